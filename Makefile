@@ -1,0 +1,45 @@
+# Every target sets up what it needs in .venv, once; `make clean` starts over.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: demo test lint types imports unit slow bench clean help
+
+help:  ## this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-8s %s\n", $$1, $$2}'
+
+$(READY): pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing saccade and its tools into $(VENV) (once)"
+	@$(BIN)/python -m pip install --quiet --editable '.[serve,export,dev]'
+	@touch $@
+
+demo: $(READY)  ## train on the built-in corpus, translate, draw the alignment
+	@$(BIN)/saccade demo
+
+test: lint types imports unit  ## lint, types, import contracts, tests
+
+lint: $(READY)  ## ruff: style and formatting
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --quiet --check . || { echo "Not formatted: run $(BIN)/ruff format ."; exit 1; }
+
+types: $(READY)  ## mypy
+	@$(BIN)/mypy --no-error-summary
+
+imports: $(READY)  ## import-linter: imports go one way
+	@$(BIN)/lint-imports --no-cache > $(VENV)/imports.log || { cat $(VENV)/imports.log; exit 1; }
+
+unit: $(READY)  ## pytest, without the tests marked slow
+	@$(BIN)/pytest -m "not slow"
+
+slow: $(READY)  ## pytest, only the tests marked slow
+	@$(BIN)/pytest -m slow
+
+bench: $(READY)  ## measure speed and memory beside torch's own layers; writes benchmarks/results
+	@$(BIN)/python -m benchmarks.attention
+
+clean:  ## remove the environment and everything built
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
