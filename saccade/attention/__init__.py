@@ -1,0 +1,68 @@
+"""The mechanism: score, select, sum. Imports torch and nothing of ours; every class is an nn.Module that works on its own."""
+
+from saccade.attention.attend import Attend, Attended, Memory
+from saccade.attention.multihead import MultiHead
+from saccade.attention.positions import CalendarDay, Learned, Learned2d, RelativeBias, Rotary, Sinusoidal, Sinusoidal2d
+from saccade.attention.recording import Recording, record_attention
+from saccade.attention.routes import Route
+from saccade.attention.scores import (
+    Additive,
+    Concat,
+    Cosine,
+    Dot,
+    General,
+    Location,
+    Perceptron,
+    ScaledDot,
+    Score,
+    all_scores,
+)
+from saccade.attention.selection import (
+    Alignment,
+    Hard,
+    LocalMonotonic,
+    LocalPredictive,
+    Selection,
+    Soft,
+    StraightThrough,
+    all_selections,
+)
+from saccade.attention.visibility import CAUSAL, Band, padding
+
+__all__ = [
+    "CAUSAL",
+    "Additive",
+    "Alignment",
+    "Attend",
+    "Attended",
+    "Band",
+    "CalendarDay",
+    "Concat",
+    "Cosine",
+    "Dot",
+    "General",
+    "Hard",
+    "Learned",
+    "Learned2d",
+    "LocalMonotonic",
+    "LocalPredictive",
+    "Location",
+    "Memory",
+    "MultiHead",
+    "Perceptron",
+    "Recording",
+    "RelativeBias",
+    "Rotary",
+    "Route",
+    "ScaledDot",
+    "Score",
+    "Selection",
+    "Sinusoidal",
+    "Sinusoidal2d",
+    "Soft",
+    "StraightThrough",
+    "all_scores",
+    "all_selections",
+    "padding",
+    "record_attention",
+]

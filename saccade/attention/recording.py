@@ -61,7 +61,9 @@ _watching: ContextVar[tuple[Recording, ...]] = ContextVar("saccade_watching", de
 @contextmanager
 def record_attention(model: nn.Module, only: str = "*") -> Iterator[Recording]:
     """Record every attention module of `model` whose path matches the pattern `only`. A compiled model runs uncompiled meanwhile."""
-    names = {id(module): _readable(name) for name, module in model.named_modules() if fnmatchcase(_readable(name), only)}
+    names = {
+        id(module): _readable(name) for name, module in model.named_modules() if fnmatchcase(_readable(name), only)
+    }
     recording = Recording(names)
     token = _watching.set((*_watching.get(), recording))
     try:

@@ -1,0 +1,124 @@
+"""Attention in three steps: score the query against each key, select (normalise), sum the values by weight.
+
+    e = score(query, key)            # how well does each key fit
+    a = select(e)                    # weights, 0 where not visible
+    context = a @ value              # what is seen
+
+Axis legend: B batch, H heads, Q queries, K keys, D features. `Attend` takes (..., length, D), usually (B, length, D).
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from saccade.attention import routes
+from saccade.attention.recording import is_watched, record
+from saccade.attention.routes import Lookup, Route
+from saccade.attention.scores import Score
+from saccade.attention.selection import Alignment, Selection, Soft
+from saccade.attention.visibility import Band
+
+
+class Attended(NamedTuple):
+    context: Tensor  # (..., Q, D)
+    log_prob: Tensor  # (..., Q) of what was sampled, or a single 0
+
+
+class Memory(NamedTuple):
+    """What can be looked at, with all that depends on it alone computed once. Rows can be taken and positions added."""
+
+    prepared: Tensor  # (..., K, as the score prepared it)
+    value: Tensor  # (..., K, D)
+
+    def rows(self, index: Tensor) -> "Memory":
+        return Memory(self.prepared[index], self.value[index])
+
+    def then(self, later: "Memory") -> "Memory":
+        return Memory(torch.cat((self.prepared, later.prepared), dim=-2), torch.cat((self.value, later.value), dim=-2))
+
+
+class Attend(nn.Module):
+    """One attention over any score and selection.
+
+    `attend(query, key, value)` for whole sequences. For many steps over one source: `memory = attend.remember(key, value)` once,
+    then `attend.recall(query, memory)` per step. `visible` is any bool mask that broadcasts to (..., Q, K); `band` is a causal or
+    sliding window; `first_query` is the position of the first query, for bands and local selections while decoding. Dropout works
+    on the weights. `route` forces one way of computing, for tests and benchmarks.
+    """
+
+    def __init__(
+        self, score: Score, selection: Selection | None = None, dropout: float = 0.0, route: Route | str | None = None
+    ):
+        super().__init__()
+        self.score = score
+        self.selection = Soft() if selection is None else selection
+        self.dropout = dropout
+        self.route = None if route is None else Route(route)
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor | None = None,
+        *,
+        visible: Tensor | None = None,
+        band: Band | None = None,
+        bias: Tensor | None = None,
+        first_query: int = 0,
+    ) -> Attended:
+        return self.recall(
+            query, self.remember(key, value), visible=visible, band=band, bias=bias, first_query=first_query
+        )
+
+    def remember(self, key: Tensor, value: Tensor | None = None) -> Memory:
+        """The memory over these keys; the values are the keys themselves unless given."""
+        if key.shape[-1] != self.score.key_size:
+            raise ValueError(f"this attention was made for keys of size {self.score.key_size} and got {key.shape[-1]}")
+        return Memory(self.score.prepare(key), key if value is None else value)
+
+    def recall(
+        self,
+        query: Tensor,
+        memory: Memory,
+        *,
+        visible: Tensor | None = None,
+        band: Band | None = None,
+        bias: Tensor | None = None,
+        first_query: int = 0,
+    ) -> Attended:
+        if query.shape[-1] != self.score.query_size:
+            raise ValueError(
+                f"this attention was made for queries of size {self.score.query_size} and got {query.shape[-1]}"
+            )
+        lookup = Lookup(query, memory.prepared, memory.value, visible, band, bias, first_query)
+        dropout = self.dropout if self.training else 0.0
+        route = self.route or routes.choose(self.score, self.selection, dropout, lookup)
+        if route is Route.EXPLICIT:
+            alignment = self._align(lookup)
+            if is_watched(self):
+                record(self, alignment.weights)
+            return Attended(self._sum(alignment.weights, lookup), alignment.log_prob)
+        if is_watched(self):
+            with torch.no_grad():
+                record(self, self._align(lookup).weights)
+        if route is Route.CHUNKED:
+            return Attended(*routes.chunked(self._explicit, lookup))
+        compute = routes.fused if route is Route.FUSED else routes.blockwise
+        return Attended(compute(self.score, lookup), query.new_zeros(()))
+
+    def _align(self, lookup: Lookup) -> Alignment:
+        scores = self.score(lookup.query, lookup.prepared)
+        if lookup.bias is not None:
+            scores = scores + lookup.bias
+        return self.selection(scores, lookup.mask(), lookup.query, lookup.first_query)
+
+    def _sum(self, weights: Tensor, lookup: Lookup) -> Tensor:
+        return (
+            F.dropout(weights, self.dropout, self.training) @ lookup.value
+        )  # (..., Q, K) @ (..., K, D) -> (..., Q, D)
+
+    def _explicit(self, lookup: Lookup) -> tuple[Tensor, Tensor]:
+        weights, log_prob = self._align(lookup)
+        return self._sum(weights, lookup), log_prob

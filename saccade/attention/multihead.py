@@ -1,0 +1,132 @@
+"""Many heads over any score (Vaswani 2017).
+
+    head_i = Attend(query Wq_i, key Wk_i, value Wv_i)
+    output = [head_1; …; head_H] Wo
+
+Each head has its own projections and, if the score has parameters, its own score.
+
+Axis legend: B batch, H heads, Q queries, K keys, N length, D model size.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from saccade.attention.attend import Attend, Attended, Memory
+from saccade.attention.positions import RelativeBias, Rotary
+from saccade.attention.routes import Route
+from saccade.attention.scores import ScaledDot, Score
+from saccade.attention.selection import Selection
+from saccade.attention.visibility import Band
+
+
+class MultiHead(Attend):
+    """Self-attention with `multihead(x)`, cross-attention with `multihead(query, key, value)`, all (B, length, size).
+
+    `visible` broadcasts to (Q, K), (B, Q, K) or (B, H, Q, K). `score` is a class from `saccade.attention.scores` (or anything called
+    the same way); `selection` is shared by the heads. Keys and values may have sizes of their own.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        heads: int,
+        *,
+        key_size: int | None = None,
+        value_size: int | None = None,
+        score: Callable[..., Score] = ScaledDot,
+        selection: Selection | None = None,
+        dropout: float = 0.0,
+        bias: bool = True,
+        rotary: Rotary | None = None,
+        relative: RelativeBias | None = None,
+        route: Route | str | None = None,
+    ):
+        if heads < 1 or size % heads:
+            raise ValueError(f"the size must be a multiple of the number of heads; got size {size} and {heads} heads")
+        head_size = size // heads
+        super().__init__(score(head_size, head_size, heads=heads), selection, dropout, route)
+        self.size = size
+        self.heads = heads
+        key_size = size if key_size is None else key_size
+        self.query = nn.Linear(size, size, bias=bias)
+        self.key = nn.Linear(key_size, size, bias=bias)
+        self.value = nn.Linear(key_size if value_size is None else value_size, size, bias=bias)
+        self.output = nn.Linear(size, size, bias=bias)
+        self.rotary = rotary
+        self.relative = relative
+        for projection in (self.query, self.key, self.value, self.output):
+            nn.init.xavier_uniform_(projection.weight)
+            if bias:
+                nn.init.zeros_(projection.bias)
+
+    def forward(self, query: Tensor, key: Tensor | None = None, value: Tensor | None = None, **how: Any) -> Attended:
+        """`how`: visible, band, bias, first_query, as for `Attend`."""
+        key = query if key is None else key
+        return self.recall(query, self.remember(key, value), **how)
+
+    def remember(self, key: Tensor, value: Tensor | None = None, first_key: int = 0) -> Memory:
+        """Keys and values of each head (B, H, K, D / H); `first_key` is the position of the first one, for rotary positions."""
+        heads = self._split(self.key(key))
+        if self.rotary is not None:
+            heads = self.rotary(heads, first_key)
+        return super().remember(heads, self._split(self.value(key if value is None else value)))
+
+    def recall(
+        self,
+        query: Tensor,
+        memory: Memory,
+        *,
+        visible: Tensor | None = None,
+        band: Band | None = None,
+        bias: Tensor | None = None,
+        first_query: int = 0,
+    ) -> Attended:
+        heads = self._split(self.query(query))
+        if self.rotary is not None:
+            heads = self.rotary(heads, first_query)
+        if self.relative is not None:
+            distance = self.relative(query.shape[-2], memory.value.shape[-2], first_query)
+            bias = distance if bias is None else bias + distance
+        if visible is not None and visible.dim() == 3:
+            visible = visible.unsqueeze(1)  # (B, Q, K) -> (B, 1, Q, K)
+        attended = super().recall(heads, memory, visible=visible, band=band, bias=bias, first_query=first_query)
+        joined = attended.context.transpose(1, 2).flatten(2)  # (B, H, Q, D / H) -> (B, Q, D)
+        return Attended(self.output(joined), attended.log_prob)
+
+    def _split(self, projected: Tensor) -> Tensor:
+        return projected.unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (B, N, D) -> (B, H, N, D / H)
+
+    @classmethod
+    def from_torch(cls, layer: nn.MultiheadAttention) -> "MultiHead":
+        """The same layer with the weights of a `torch.nn.MultiheadAttention`. Inputs here are always (B, length, size)."""
+        if layer.bias_k is not None or layer.add_zero_attn:
+            raise ValueError(
+                "a torch layer with add_bias_kv or add_zero_attn attends to keys that are not in its input; there is no such key here"
+            )
+        bias = layer.in_proj_bias is not None
+        ours = cls(
+            layer.embed_dim,
+            layer.num_heads,
+            key_size=layer.kdim,
+            value_size=layer.vdim,
+            dropout=layer.dropout,
+            bias=bias,
+        ).to(layer.out_proj.weight)
+        if layer.in_proj_weight is not None:
+            weights = layer.in_proj_weight.chunk(3)
+        else:
+            weights = (layer.q_proj_weight, layer.k_proj_weight, layer.v_proj_weight)
+        with torch.no_grad():
+            for projection, weight in zip((ours.query, ours.key, ours.value), weights, strict=True):
+                projection.weight.copy_(weight)
+            ours.output.weight.copy_(layer.out_proj.weight)
+            if bias:
+                for projection, vector in zip(
+                    (ours.query, ours.key, ours.value), layer.in_proj_bias.chunk(3), strict=True
+                ):
+                    projection.bias.copy_(vector)
+                ours.output.bias.copy_(layer.out_proj.bias)
+        return ours.train(layer.training)

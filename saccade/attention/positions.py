@@ -1,0 +1,176 @@
+"""Where something stands: attention alone does not know the order of its keys.
+
+| class          | gives                                     | unbounded length |
+|----------------|-------------------------------------------|------------------|
+| Sinusoidal     | (N, D): sin and cos of ω_k · position      | yes              |
+| Learned        | (N, D): a row of a table                  | no               |
+| Sinusoidal2d   | (rows · columns, D): half row, half column | yes              |
+| Learned2d      | the same from two learned tables          | no               |
+| CalendarDay    | (..., D) of given day numbers             | yes              |
+| Rotary         | queries and keys, turned by their position | yes              |
+| RelativeBias   | (H, Q, K), added to the scores            | yes (far distances share a row) |
+
+The frequencies are ω_k = base^(-2k/D), sines in the even and cosines in the odd features (Vaswani 2017). Positions count from 0.
+`first` is the position of the first item, for decoding one step at a time.
+
+Axis legend: B batch, H heads, N length, Q queries, K keys, D features.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+
+def sinusoids(positions: Tensor, size: int, base: float = 10000.0) -> Tensor:
+    """sin(ω_k p) at feature 2k, cos(ω_k p) at feature 2k + 1: positions (...) -> (..., size)."""
+    if size % 2:
+        raise ValueError(f"sines and cosines come in pairs, so the size must be even; got {size}")
+    angle = positions[..., None].double() * _frequencies(size, base).to(positions.device)
+    return torch.stack((angle.sin(), angle.cos()), dim=-1).flatten(-2)
+
+
+class Sinusoidal(nn.Module):
+    """The Transformer's fixed positions, for any length."""
+
+    def __init__(self, size: int, base: float = 10000.0):
+        super().__init__()
+        self.size = size
+        self.base = base
+        self.like: Tensor
+        self.register_buffer(
+            "like", torch.zeros(()), persistent=False
+        )  # follows .to(): the device and dtype to answer in
+
+    def forward(self, length: int, first: int = 0) -> Tensor:
+        positions = torch.arange(first, first + length, device=self.like.device)
+        return sinusoids(positions, self.size, self.base).to(self.like.dtype)
+
+
+class Learned(nn.Module):
+    """A learned row per position, up to `longest` positions."""
+
+    def __init__(self, size: int, longest: int):
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(longest, size) * 0.02)
+
+    def forward(self, length: int, first: int = 0) -> Tensor:
+        _require_within(first + length, len(self.table), "position")
+        return self.table[first : first + length]
+
+
+class Sinusoidal2d(nn.Module):
+    """Positions of a grid of cells, row by row: the first half of the features tells the row, the second the column."""
+
+    def __init__(self, size: int, base: float = 10000.0):
+        super().__init__()
+        if size % 4:
+            raise ValueError(
+                f"rows and columns each take half of the features, as sines and cosines: size must be a multiple of 4; got {size}"
+            )
+        self.axis = Sinusoidal(size // 2, base)
+
+    def forward(self, rows: int, columns: int) -> Tensor:
+        return _row_by_row(self.axis(rows), self.axis(columns))
+
+
+class Learned2d(nn.Module):
+    """Positions of a grid of cells from a learned table of rows and one of columns, half of the features each."""
+
+    def __init__(self, size: int, rows: int, columns: int):
+        super().__init__()
+        if size % 2:
+            raise ValueError(f"rows and columns each take half of the features, so the size must be even; got {size}")
+        self.row_table = nn.Parameter(torch.randn(rows, size // 2) * 0.02)
+        self.column_table = nn.Parameter(torch.randn(columns, size // 2) * 0.02)
+
+    def forward(self, rows: int, columns: int) -> Tensor:
+        _require_within(rows, len(self.row_table), "row")
+        _require_within(columns, len(self.column_table), "column")
+        return _row_by_row(self.row_table[:rows], self.column_table[:columns])
+
+
+class CalendarDay(nn.Module):
+    """Sinusoids of a day number instead of an index: observations at irregular dates (Sainte Fare Garnot 2020, base 1000)."""
+
+    def __init__(self, size: int, base: float = 1000.0):
+        super().__init__()
+        self.size = size
+        self.base = base
+        self.like: Tensor
+        self.register_buffer("like", torch.zeros(()), persistent=False)
+
+    def forward(self, days: Tensor) -> Tensor:
+        return sinusoids(days, self.size, self.base).to(self.like.dtype)  # (...) -> (..., D)
+
+
+class Rotary(nn.Module):
+    """Turns each pair of features by ω_k · position (Su 2021): a dot product then depends on the distance alone.
+
+    Feature k is paired with feature k + D/2, as in most published checkpoints.
+    """
+
+    def __init__(self, size: int, base: float = 10000.0):
+        super().__init__()
+        if size % 2:
+            raise ValueError(f"rotary positions turn pairs of features, so the size of a head must be even; got {size}")
+        self.size = size
+        self.base = base
+
+    def forward(self, vectors: Tensor, first: int = 0) -> Tensor:
+        positions = torch.arange(first, first + vectors.shape[-2], device=vectors.device)
+        angle = positions[:, None].double() * _frequencies(self.size, self.base).to(vectors.device)
+        cos, sin = angle.cos().to(vectors.dtype), angle.sin().to(vectors.dtype)  # (N, D / 2)
+        left, right = vectors.chunk(2, dim=-1)
+        return torch.cat((left * cos - right * sin, right * cos + left * sin), dim=-1)
+
+
+class RelativeBias(nn.Module):
+    """A learned number per head and distance, added to the scores (Raffel 2020). Near distances have a row each, far ones share.
+
+    `both_ways` tells keys after the query from keys before it; a causal layer needs only the latter.
+    """
+
+    def __init__(self, heads: int, buckets: int = 32, farthest: int = 128, both_ways: bool = True):
+        super().__init__()
+        self.buckets = buckets
+        self.farthest = farthest
+        self.both_ways = both_ways
+        self.table = nn.Parameter(torch.randn(buckets, heads) * 0.02)
+
+    def forward(self, queries: int, keys: int, first_query: int = 0) -> Tensor:
+        device = self.table.device
+        positions = torch.arange(first_query, first_query + queries, device=device)
+        offset = torch.arange(keys, device=device) - positions[:, None]  # (Q, K), negative = key before the query
+        return self.table[self._bucket(offset)].permute(2, 0, 1)  # (Q, K, H) -> (H, Q, K)
+
+    def _bucket(self, offset: Tensor) -> Tensor:
+        side, buckets = torch.zeros_like(offset), self.buckets
+        if self.both_ways:
+            buckets //= 2
+            side = (offset > 0) * buckets
+            distance = offset.abs()
+        else:
+            distance = (-offset).clamp(min=0)
+        exact = buckets // 2
+        share = torch.log(distance.clamp(min=1).float() / exact) / math.log(self.farthest / exact)
+        far = (exact + (share * (buckets - exact)).long()).clamp(max=buckets - 1)
+        return side + torch.where(distance < exact, distance, far)
+
+
+def _frequencies(size: int, base: float) -> Tensor:
+    return base ** (-torch.arange(0, size, 2, dtype=torch.float64) / size)
+
+
+def _row_by_row(rows: Tensor, columns: Tensor) -> Tensor:
+    """(R, D / 2) and (C, D / 2) -> (R · C, D)"""
+    grid = (len(rows), len(columns), -1)
+    return torch.cat((rows[:, None].expand(grid), columns[None].expand(grid)), dim=-1).flatten(0, 1)
+
+
+def _require_within(wanted: int, longest: int, what: str) -> None:
+    if wanted > longest:
+        raise ValueError(
+            f"the table of learned positions has {longest} {what}s and {wanted} are needed: train with a longer table, shorten the input, "
+            f"or use sinusoidal positions, which have no end"
+        )

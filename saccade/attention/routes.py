@@ -1,0 +1,245 @@
+"""Four ways to compute the same attention, and which of them to take.
+
+| route     | for                                                         | holds                          |
+|-----------|-------------------------------------------------------------|--------------------------------|
+| explicit  | everything; the definition of the result                    | all scores, B·H·Q·K            |
+| fused     | dot products in disguise with soft selection                | a tile of the scores           |
+| chunked   | hidden-layer scores: B·H·Q·K·A is too much at once           | one chunk of queries           |
+| blockwise | sliding windows: most of Q × K is hidden                     | B·H·Q·(block + window) scores  |
+
+All give the numbers of the explicit route up to rounding. `choose` takes the fastest by thresholds that were measured, by device type
+and dtype (benchmarks/attention.py; docs/results.md shows the measurement).
+
+Axis legend: B batch, H heads, Q queries, K keys, D features, A hidden size of a score.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import Enum
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+from saccade.attention.scores import DotProductScore, HiddenLayerScore, Location, Score
+from saccade.attention.selection import Selection, Soft, masked_softmax
+from saccade.attention.visibility import Band, both
+
+
+class Route(str, Enum):
+    EXPLICIT = "explicit"
+    FUSED = "fused"
+    CHUNKED = "chunked"
+    BLOCKWISE = "blockwise"
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """One question to a memory: all that a route needs to answer it."""
+
+    query: Tensor  # (..., Q, D)
+    prepared: Tensor  # (..., K, as the score prepared it)
+    value: Tensor  # (..., K, D)
+    visible: Tensor | None = None
+    band: Band | None = None
+    bias: Tensor | None = None  # added to the scores
+    first_query: int = 0
+
+    def mask(self) -> Tensor | None:
+        """`visible` and `band` as one mask."""
+        if self.band is None:
+            return self.visible
+        queries, keys = self.query.shape[-2], self.prepared.shape[-2]
+        return both(self.visible, self.band.visible(queries, keys, self.first_query, self.query.device))
+
+    def rows(self, start: int, stop: int) -> "Lookup":
+        """The same question for the queries from start to stop."""
+        return replace(
+            self,
+            query=self.query[..., start:stop, :],
+            visible=_rows(self.visible, start, stop),
+            bias=_rows(self.bias, start, stop),
+            first_query=self.first_query + start,
+        )
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """Where a route begins to pay."""
+
+    fused_pairs: int  # Q·K of one head
+    fused_pairs_with_gradient: int
+    chunk_elements: int  # hidden-layer numbers B·H·chunk·K·A held at once
+    block_keys: int  # shortest sequence worth cutting into blocks
+    block_share: float  # largest share of the keys that a window may span to be worth it
+
+
+# Read off benchmarks/attention.py; a device and dtype that is not listed uses the nearest line.
+THRESHOLDS: dict[tuple[str, torch.dtype], Thresholds] = {
+    ("cpu", torch.float32): Thresholds(
+        fused_pairs=96 * 96, fused_pairs_with_gradient=128 * 128, chunk_elements=2**19, block_keys=256, block_share=0.5
+    ),
+    ("cpu", torch.float64): Thresholds(
+        fused_pairs=96 * 96, fused_pairs_with_gradient=128 * 128, chunk_elements=2**18, block_keys=256, block_share=0.5
+    ),
+    # Not measured here: on a GPU the fused kernel is taken at every length, and chunks are large enough to fill it.
+    ("cuda", torch.float32): Thresholds(
+        fused_pairs=0, fused_pairs_with_gradient=0, chunk_elements=2**26, block_keys=1024, block_share=0.25
+    ),
+}
+
+
+def thresholds(query: Tensor) -> Thresholds:
+    device = query.device.type if (query.device.type, torch.float32) in THRESHOLDS else "cpu"
+    return THRESHOLDS.get((device, query.dtype), THRESHOLDS[device, torch.float32])
+
+
+def choose(score: Score, selection: Selection, dropout: float, lookup: Lookup) -> Route:
+    """The fastest route that gives the explicit result. `dropout` is the rate in force now."""
+    limits = thresholds(lookup.query)
+    queries, keys = lookup.query.shape[-2], lookup.prepared.shape[-2]
+    if fits_blockwise(score, selection, dropout, lookup) and lookup.band is not None:
+        window = _reach(lookup.band)
+        if keys >= limits.block_keys and window <= limits.block_share * keys:
+            return Route.BLOCKWISE
+    if fits_fused(score, selection, dropout, lookup):
+        gradient = torch.is_grad_enabled() and (
+            lookup.query.requires_grad or lookup.prepared.requires_grad or lookup.value.requires_grad
+        )
+        if queries * keys >= (limits.fused_pairs_with_gradient if gradient else limits.fused_pairs):
+            return Route.FUSED
+    if fits_chunked(score, selection) and _hidden_elements(lookup) > limits.chunk_elements and queries > 1:
+        return Route.CHUNKED
+    return Route.EXPLICIT
+
+
+def fits_fused(score: Score, selection: Selection, dropout: float, lookup: Lookup) -> bool:
+    """The kernel is for soft selection over a dot product of equal sizes; on a CPU torch has none with dropout or a learned bias."""
+    return (
+        isinstance(score, DotProductScore)
+        and isinstance(selection, Soft)
+        and dropout == 0.0
+        and lookup.prepared.shape[-1] == lookup.value.shape[-1]
+        and not (lookup.bias is not None and lookup.bias.requires_grad)
+        and 2 <= lookup.query.dim() <= 4
+        and lookup.query.dim() == lookup.prepared.dim() == lookup.value.dim()
+    )
+
+
+def fits_chunked(score: Score, selection: Selection) -> bool:
+    return isinstance(score, HiddenLayerScore) and not selection.samples
+
+
+def fits_blockwise(score: Score, selection: Selection, dropout: float, lookup: Lookup) -> bool:
+    """A band limited on both sides, over keys that are the queries' own sequence; a mask may hide keys but not by query."""
+    band = lookup.band
+    return (
+        band is not None
+        and band.before is not None
+        and band.after is not None
+        and isinstance(selection, Soft)
+        and not isinstance(score, Location)
+        and dropout == 0.0
+        and lookup.bias is None
+        and lookup.first_query == 0
+        and lookup.query.shape[-2] == lookup.prepared.shape[-2] > 0
+        and lookup.query.dim() == lookup.prepared.dim() == lookup.value.dim()
+        and (lookup.visible is None or (lookup.visible.dim() >= 2 and lookup.visible.shape[-2] == 1))
+    )
+
+
+def fused(score: Score, lookup: Lookup) -> Tensor:
+    """Torch's kernel: softmax(scale · q kᵀ + mask) v, tile by tile."""
+    assert isinstance(score, DotProductScore)
+    query = score.project_query(lookup.query)
+    mask, causal = lookup.visible, False
+    if lookup.band is not None:
+        causal = (
+            lookup.band == Band(after=0) and lookup.visible is None and lookup.bias is None and lookup.first_query == 0
+        )
+        mask = None if causal else lookup.mask()
+    if lookup.bias is not None:
+        mask = lookup.bias if mask is None else lookup.bias.masked_fill(~mask, -torch.inf)
+    attended = F.scaled_dot_product_attention(
+        _four_axes(query),
+        _four_axes(lookup.prepared),
+        _four_axes(lookup.value),
+        attn_mask=None if mask is None else _four_axes(mask, batched=query.dim()),
+        is_causal=causal,
+        scale=score.scale,
+    )
+    return attended.reshape(*query.shape[:-1], lookup.value.shape[-1])
+
+
+def chunked(explicit: Callable[[Lookup], tuple[Tensor, Tensor]], lookup: Lookup) -> tuple[Tensor, Tensor]:
+    """The explicit route for a few queries at a time. Backward computes each chunk again instead of keeping its hidden layer."""
+    queries = lookup.query.shape[-2]
+    size = max(1, thresholds(lookup.query).chunk_elements * queries // max(1, _hidden_elements(lookup)))
+    chunks = [lookup.rows(start, min(start + size, queries)) for start in range(0, queries, size)]
+    if torch.is_grad_enabled():
+        answers = [checkpoint(explicit, chunk, use_reentrant=False) for chunk in chunks]
+    else:
+        answers = [explicit(chunk) for chunk in chunks]
+    contexts, log_probs = zip(*answers, strict=True)
+    sampled = log_probs[0].dim() > 0
+    return torch.cat(contexts, dim=-2), torch.cat(log_probs, dim=-1) if sampled else log_probs[0]
+
+
+def blockwise(score: Score, lookup: Lookup) -> Tensor:
+    """A sliding window as dense attention inside blocks: block b of the queries against the keys that any of them can see."""
+    band = lookup.band
+    assert band is not None
+    assert band.before is not None
+    assert band.after is not None
+    length = lookup.query.shape[-2]
+    block = block_size(band)
+    blocks = -(-length // block)
+    end = blocks * block - length
+    query = _blocks(F.pad(lookup.query, (0, 0, 0, end)), block, block)  # (blocks, ..., block, D)
+    span = block + band.before + band.after
+    around = (0, 0, band.before, band.after + end)
+    prepared = _blocks(F.pad(lookup.prepared, around), span, block)  # (blocks, ..., span, D)
+    value = _blocks(F.pad(lookup.value, around), span, block)
+    exists = torch.ones(1, length, dtype=torch.bool, device=query.device) if lookup.visible is None else lookup.visible
+    exists = F.pad(exists, (band.before, band.after + end)).unfold(-1, span, block)  # (..., 1, blocks, span)
+    exists = exists.movedim(-2, 0)  # (blocks, ..., 1, span)
+    if lookup.visible is None:
+        exists = exists.reshape(blocks, *[1] * (query.dim() - 2), span)
+    inside = Band(before=0, after=band.before + band.after).visible(block, span, device=query.device)
+    weights = masked_softmax(score(query, prepared), exists & inside)
+    context = (weights @ value).movedim(0, -3)  # (..., blocks, block, D)
+    return context.flatten(-3, -2)[..., :length, :]
+
+
+def block_size(band: Band) -> int:
+    """Blocks about as long as the window: shorter ones copy the keys too often, longer ones compute too many hidden scores."""
+    return max(32, min(_reach(band), 256))
+
+
+def _blocks(padded: Tensor, size: int, step: int) -> Tensor:
+    """Overlapping pieces of the length axis, moved in front of everything: (..., length, D) -> (pieces, ..., size, D)."""
+    return padded.unfold(-2, size, step).movedim(-3, 0).transpose(-2, -1)
+
+
+def _reach(band: Band) -> int:
+    assert band.before is not None
+    assert band.after is not None
+    return band.before + band.after + 1
+
+
+def _rows(mask: Tensor | None, start: int, stop: int) -> Tensor | None:
+    return mask if mask is None or mask.dim() < 2 or mask.shape[-2] == 1 else mask[..., start:stop, :]
+
+
+def _hidden_elements(lookup: Lookup) -> int:
+    return lookup.prepared.numel() * lookup.query.shape[-2]
+
+
+def _four_axes(tensor: Tensor, batched: int | None = None) -> Tensor:
+    """The fused kernel wants (B, H, length, D). A mask of fewer axes than the queries' `batched` is completed in front first."""
+    while batched is not None and tensor.dim() < batched:
+        tensor = tensor.unsqueeze(0)
+    while tensor.dim() < 4:
+        tensor = tensor.unsqueeze(-3)
+    return tensor

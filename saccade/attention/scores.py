@@ -1,0 +1,243 @@
+"""The eight alignment scores: how well does a query fit each key?
+
+| name       | align(s, h)          | from                                   |
+|------------|----------------------|----------------------------------------|
+| dot        | sᵀ h                 | Luong 2015                             |
+| scaled-dot | sᵀ h / √n            | Vaswani 2017                           |
+| additive   | vᵀ tanh(W [s; h])    | Bahdanau 2014                          |
+| general    | sᵀ W h               | Luong 2015                             |
+| concat     | w [s; h]             | the lectures; see the class for its limit |
+| perceptron | vᵀ tanh(W s + U h)   | Bahdanau 2014, with W split in two     |
+| cosine     | β cos(s, h), β ≥ 0   | Graves 2014, content-based addressing  |
+| location   | W s, no key          | Luong 2015                             |
+
+A score is used in two steps, so that what depends on the keys alone is computed once per source:
+
+    prepared = score.prepare(key)            # (..., K, key size) -> (..., K, whatever the score wants)
+    scores = score(query, prepared)          # (..., Q, query size) -> (..., Q, K)
+
+With `heads=H` every parameter has a leading head axis and inputs are (B, H, length, size): each head has a score of its own.
+
+Axis legend: B batch, H heads, Q queries, K keys, A hidden size of a score.
+"""
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+class Score(nn.Module):
+    """One alignment score. `name` is its name in YAML."""
+
+    name: ClassVar[str]
+
+    def __init__(self, query_size: int, key_size: int | None = None, *, heads: int | None = None):
+        super().__init__()
+        self.query_size = query_size
+        self.key_size = query_size if key_size is None else key_size
+        self.heads = heads
+
+    def prepare(self, key: Tensor) -> Tensor:
+        """All that can be computed from the keys alone."""
+        return key
+
+    def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def extra_repr(self) -> str:
+        heads = "" if self.heads is None else f", heads={self.heads}"
+        return f"query_size={self.query_size}, key_size={self.key_size}{heads}"
+
+    def _weight(self, rows: int, columns: int) -> nn.Parameter:
+        """A matrix (one per head) for `x @ weight`, drawn like torch's own linear layers."""
+        shape = (rows, columns) if self.heads is None else (self.heads, rows, columns)
+        return nn.Parameter(torch.empty(shape).uniform_(-(rows**-0.5), rows**-0.5))
+
+    def _require_equal_sizes(self) -> None:
+        if self.query_size != self.key_size:
+            raise ValueError(
+                f"the {self.name} score multiplies query and key directly, so their sizes must be equal; got query size {self.query_size} "
+                f"and key size {self.key_size}: project one of them first, or use the general or additive score"
+            )
+
+
+class DotProductScore(Score):
+    """A score that is scale · f(query)ᵀ g(key): it can run on the fused kernel, which never holds the weights in memory."""
+
+    scale: float = 1.0
+
+    def project_query(self, query: Tensor) -> Tensor:
+        return query
+
+    def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
+        projected = self.project_query(query)
+        if self.scale != 1.0:
+            projected = projected * self.scale
+        return projected @ prepared.transpose(-2, -1)  # (..., Q, D) @ (..., D, K) -> (..., Q, K)
+
+
+class Dot(DotProductScore):
+    """sᵀ h"""
+
+    name = "dot"
+
+    def __init__(self, query_size: int, key_size: int | None = None, *, heads: int | None = None):
+        super().__init__(query_size, key_size, heads=heads)
+        self._require_equal_sizes()
+
+
+class ScaledDot(DotProductScore):
+    """sᵀ h / √n: the scale keeps the variance of the scores near 1 as the size n grows."""
+
+    name = "scaled-dot"
+
+    def __init__(self, query_size: int, key_size: int | None = None, *, heads: int | None = None):
+        super().__init__(query_size, key_size, heads=heads)
+        self._require_equal_sizes()
+        self.scale = query_size**-0.5
+
+
+class General(DotProductScore):
+    """sᵀ W h, also called multiplicative."""
+
+    name = "general"
+
+    def __init__(self, query_size: int, key_size: int | None = None, *, heads: int | None = None):
+        super().__init__(query_size, key_size, heads=heads)
+        self.weight = self._weight(self.key_size, self.query_size)
+
+    def prepare(self, key: Tensor) -> Tensor:
+        return key @ self.weight  # (..., K, key size) -> (..., K, query size)
+
+
+class Cosine(DotProductScore):
+    """β cos(s, h). A cosine is bounded by 1, too flat for a softmax over many keys, so its sharpness β = softplus(b) is learned."""
+
+    name = "cosine"
+    epsilon: ClassVar[float] = 1e-8
+    initial_sharpness: ClassVar[float] = 10.0
+
+    def __init__(self, query_size: int, key_size: int | None = None, *, heads: int | None = None):
+        super().__init__(query_size, key_size, heads=heads)
+        self._require_equal_sizes()
+        before_softplus = torch.tensor(self.initial_sharpness).expm1().log().item()
+        self.sharpness = nn.Parameter(torch.full((1, 1) if heads is None else (heads, 1, 1), before_softplus))
+
+    def project_query(self, query: Tensor) -> Tensor:
+        return self._unit(query) * F.softplus(self.sharpness)
+
+    def prepare(self, key: Tensor) -> Tensor:
+        return self._unit(key)
+
+    def _unit(self, vector: Tensor) -> Tensor:
+        return vector * torch.rsqrt(vector.square().sum(-1, keepdim=True) + self.epsilon)
+
+
+class HiddenLayerScore(Score):
+    """vᵀ tanh(f(query) + g(key)): each pair of query and key has a hidden layer of its own, B·Q·K·A numbers if all are held."""
+
+    v: nn.Parameter
+
+    def __init__(
+        self, query_size: int, key_size: int | None = None, *, heads: int | None = None, hidden: int | None = None
+    ):
+        super().__init__(query_size, key_size, heads=heads)
+        self.hidden = self.query_size if hidden is None else hidden
+
+    def project_query(self, query: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
+        hidden = torch.tanh(self.project_query(query).unsqueeze(-2) + prepared.unsqueeze(-3))  # (..., Q, K, A)
+        return torch.einsum("...qka,...a->...qk", hidden, self.v.squeeze(-1))
+
+
+class Additive(HiddenLayerScore):
+    """vᵀ tanh(W [s; h])"""
+
+    name = "additive"
+
+    def __init__(
+        self, query_size: int, key_size: int | None = None, *, heads: int | None = None, hidden: int | None = None
+    ):
+        super().__init__(query_size, key_size, heads=heads, hidden=hidden)
+        self.weight = self._weight(self.query_size + self.key_size, self.hidden)
+        self.v = self._weight(self.hidden, 1)
+
+    def project_query(self, query: Tensor) -> Tensor:
+        return query @ self.weight[..., : self.query_size, :]
+
+    def prepare(self, key: Tensor) -> Tensor:
+        return key @ self.weight[..., self.query_size :, :]
+
+
+class Perceptron(HiddenLayerScore):
+    """vᵀ tanh(W s + U h)"""
+
+    name = "perceptron"
+
+    def __init__(
+        self, query_size: int, key_size: int | None = None, *, heads: int | None = None, hidden: int | None = None
+    ):
+        super().__init__(query_size, key_size, heads=heads, hidden=hidden)
+        self.query_weight = self._weight(self.query_size, self.hidden)
+        self.key_weight = self._weight(self.key_size, self.hidden)
+        self.v = self._weight(self.hidden, 1)
+
+    def project_query(self, query: Tensor) -> Tensor:
+        return query @ self.query_weight
+
+    def prepare(self, key: Tensor) -> Tensor:
+        return key @ self.key_weight
+
+
+class Concat(Score):
+    """w [s; h] without a hidden layer.
+
+    The part of w that meets s adds the same number to the score of every key, and a softmax drops what all keys share: the weights
+    cannot depend on the query. Every step looks at the same place. It is here because the lectures list it, and to show this.
+    """
+
+    name = "concat"
+
+    def __init__(self, query_size: int, key_size: int | None = None, *, heads: int | None = None):
+        super().__init__(query_size, key_size, heads=heads)
+        self.query_weight = self._weight(self.query_size, 1)
+        self.key_weight = self._weight(self.key_size, 1)
+
+    def prepare(self, key: Tensor) -> Tensor:
+        return key @ self.key_weight  # (..., K, key size) -> (..., K, 1)
+
+    def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
+        return query @ self.query_weight + prepared.transpose(-2, -1)  # (..., Q, 1) + (..., 1, K) -> (..., Q, K)
+
+
+class Location(Score):
+    """W s, with one row of W per source position: where to look follows from the target side alone, whatever stands there."""
+
+    name = "location"
+
+    def __init__(self, query_size: int, key_size: int | None = None, *, heads: int | None = None, longest: int = 512):
+        super().__init__(query_size, key_size, heads=heads)
+        self.longest = longest
+        self.weight = self._weight(self.query_size, longest)
+
+    def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
+        keys = prepared.shape[-2]
+        if keys > self.longest:
+            raise ValueError(
+                f"the location score was made for sources of at most {self.longest} positions and got {keys}: "
+                f"make it with longest={keys} or more, or shorten the source"
+            )
+        return query @ self.weight[..., :keys]
+
+
+def all_scores() -> dict[str, type[Score]]:
+    """Every score of this file by its name in YAML."""
+    return {
+        cls.name: cls
+        for cls in globals().values()
+        if isinstance(cls, type) and issubclass(cls, Score) and "name" in vars(cls)
+    }
