@@ -1,0 +1,281 @@
+"""A tokenised corpus on disk: written once, then mapped into memory, so that its size does not matter.
+
+    pairs = write_shards("run/tokens/train", vocabularies.encode_pairs(...), vocabulary_size=8000)
+    source, target = pairs[17]                  # arrays of token ids
+    TokenPairs.open("run/tokens/train")         # the same, in another process
+
+A directory of five files: the token ids of each side, one after another (unsigned 16 bit if the vocabulary allows it, else 32 bit);
+where each sentence begins (64 bit, one more than there are sentences, so that the last knows its end); and header.json. The directory
+gets its name when everything is in it, so one that was interrupted halfway is never taken for whole.
+"""
+
+import json
+import os
+import shutil
+import uuid
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from saccade.errors import UserError
+
+Array = np.ndarray[Any, np.dtype[Any]]
+SIDES = ("source", "target")
+FLUSH_TOKENS = 1 << 20
+
+
+class TokenPairs:
+    """Pairs of token id sequences by index, in memory or mapped from disk. Arrays are views: do not write to them."""
+
+    def __init__(self, source: "_Side", target: "_Side", fingerprint: str, origin: str = ""):
+        self.fingerprint = fingerprint  # of the token ids: equal for equal pairs, wherever they are stored
+        self.origin = origin  # what the writer said they were made from
+        self._source = source
+        self._target = target
+
+    @classmethod
+    def open(cls, directory: str | os.PathLike[str]) -> "TokenPairs":
+        """Reads the header and checks the sizes of the files; they are mapped at the first use in each process."""
+        directory = Path(directory)
+        try:
+            header = json.loads((directory / "header.json").read_text(encoding="utf-8"))
+            if header["version"] != 1:
+                raise ValueError(f"version {header['version']}")
+            sides = [
+                _Side(directory / side, header["dtype"], int(header["pairs"]), int(header[f"{side}_tokens"]))
+                for side in SIDES
+            ]
+            for side in sides:
+                side.check()
+            return cls(sides[0], sides[1], header["fingerprint"], header["origin"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UserError(
+                f"{directory} does not hold a whole tokenised corpus ({error}); delete it and tokenise again."
+            ) from None
+
+    @classmethod
+    def from_lists(cls, pairs: Iterable[tuple[Sequence[int], Sequence[int]]]) -> "TokenPairs":
+        """The same in memory, for small corpora."""
+        columns = list(zip(*pairs, strict=True)) or [(), ()]
+        sides = []
+        for column in columns:
+            offsets = np.cumsum([0, *map(len, column)], dtype=np.int64)
+            tokens = np.fromiter((token for ids in column for token in ids), np.int32, count=offsets[-1])
+            sides.append(_Side.in_memory(tokens, offsets))
+        hashes = [_Fingerprint() for _ in SIDES]
+        for digest, side in zip(hashes, sides, strict=True):
+            digest.add(side.tokens, side.offsets[1:])
+        return cls(sides[0], sides[1], _joined(hashes))
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    def __getitem__(self, index: int) -> tuple[Array, Array]:
+        return self._source[index], self._target[index]
+
+    @property
+    def lengths(self) -> tuple[Array, Array]:
+        """The number of tokens of each source and of each target, without touching the tokens."""
+        return np.diff(self._source.offsets), np.diff(self._target.offsets)
+
+
+def write_shards(
+    directory: str | os.PathLike[str],
+    pairs: Iterable[tuple[Sequence[int], Sequence[int]]],
+    vocabulary_size: int,
+    origin: str = "",
+) -> TokenPairs:
+    """Write the pairs in memory for about a million tokens, and open them.
+
+    `vocabulary_size` is that of the larger side. `origin` is kept for the caller, to know later what the tokens were made from. An
+    older corpus under the same name is replaced when the new one is whole.
+    """
+    directory = Path(directory)
+    _check_replaceable(directory)
+    aside = directory.with_name(f".{directory.name}.{uuid.uuid4().hex}.part")
+    try:
+        aside.mkdir(parents=True)
+        _write(aside, pairs, np.dtype(np.uint16 if vocabulary_size <= 1 << 16 else np.int32), origin)
+        _put_in_place(aside, directory)
+    except OSError as error:
+        raise UserError(
+            f"{directory} cannot be written ({error.strerror}); make room or choose another place."
+        ) from None
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    return TokenPairs.open(directory)
+
+
+def _write(
+    directory: Path, pairs: Iterable[tuple[Sequence[int], Sequence[int]]], dtype: np.dtype[Any], origin: str
+) -> None:
+    source, target = (_SideWriter(directory / side, dtype) for side in SIDES)
+    count = 0
+    with source, target:
+        for source_ids, target_ids in pairs:
+            source.add(source_ids)
+            target.add(target_ids)
+            count += 1
+    if count == 0:
+        raise UserError("There are no pairs to tokenise; give a corpus with some.")
+    header = {
+        "version": 1,
+        "pairs": count,
+        "dtype": dtype.str,
+        "source_tokens": source.total,
+        "target_tokens": target.total,
+        "fingerprint": _joined([source.fingerprint, target.fingerprint]),
+        "origin": origin,
+    }
+    (directory / "header.json").write_text(json.dumps(header, indent=1), encoding="utf-8")
+
+
+def _check_replaceable(directory: Path) -> None:
+    ours = (directory / "header.json").is_file()
+    if directory.exists() and not ours and not (directory.is_dir() and not any(directory.iterdir())):
+        raise UserError(f"{directory} holds something else than a tokenised corpus; choose another place or delete it.")
+
+
+def _put_in_place(aside: Path, directory: Path) -> None:
+    if not directory.exists():
+        aside.rename(directory)
+        return
+    older = aside.with_suffix(".old")
+    directory.rename(older)
+    aside.rename(directory)
+    shutil.rmtree(older)
+
+
+class _SideWriter:
+    """Appends sequences to the two files of a side."""
+
+    def __init__(self, path: Path, dtype: np.dtype[Any]):
+        self.total = 0
+        self.fingerprint = _Fingerprint()
+        self._dtype = dtype
+        self._tokens = array("H" if dtype == np.uint16 else "i")  # refuses ids that do not fit
+        self._ends = array("q")
+        self._tokens_file = _tokens_file(path).open("wb")
+        self._offsets_file = _offsets_file(path).open("wb")
+        self._offsets_file.write(np.zeros(1, np.int64).tobytes())
+
+    def add(self, ids: Sequence[int]) -> None:
+        self._tokens.extend(ids)
+        self.total += len(ids)
+        self._ends.append(self.total)
+        if len(self._tokens) + len(self._ends) >= FLUSH_TOKENS:
+            self._flush()
+
+    def _flush(self) -> None:
+        tokens, ends = np.array(self._tokens, self._dtype), np.array(self._ends, np.int64)
+        self.fingerprint.add(tokens, ends)
+        self._tokens_file.write(tokens.tobytes())
+        self._offsets_file.write(ends.tobytes())
+        del self._tokens[:], self._ends[:]
+
+    def __enter__(self) -> "_SideWriter":
+        return self
+
+    def __exit__(self, error_type: object, *_: object) -> None:
+        try:
+            if error_type is None:
+                self._flush()
+                for file in (self._tokens_file, self._offsets_file):
+                    file.flush()
+                    os.fsync(file.fileno())
+        finally:
+            self._tokens_file.close()
+            self._offsets_file.close()
+
+
+class _Fingerprint:
+    """Over the tokens and the ends of sequences as they come, whatever the parts they come in."""
+
+    def __init__(self) -> None:
+        self._tokens = blake2b(digest_size=16)
+        self._ends = blake2b(digest_size=16)
+
+    def add(self, tokens: Array, ends: Array) -> None:
+        self._tokens.update(tokens.astype("<i4").tobytes())
+        self._ends.update(ends.astype("<i8").tobytes())
+
+    def digest(self) -> bytes:
+        return self._tokens.digest() + self._ends.digest()
+
+
+def _joined(fingerprints: list[_Fingerprint]) -> str:
+    return blake2b(b"".join(each.digest() for each in fingerprints), digest_size=16).hexdigest()
+
+
+@dataclass
+class _Side:
+    """Token id sequences end to end. Given as a path, the files are mapped when first used."""
+
+    path: Path | None
+    dtype: str
+    count: int
+    total: int
+    _arrays: tuple[Array, Array] | None = None
+
+    @classmethod
+    def in_memory(cls, tokens: Array, offsets: Array) -> "_Side":
+        return cls(None, tokens.dtype.str, len(offsets) - 1, len(tokens), (tokens, offsets))
+
+    def check(self) -> None:
+        assert self.path is not None
+        for file, size in (
+            (_tokens_file(self.path), self.total * np.dtype(self.dtype).itemsize),
+            (_offsets_file(self.path), (self.count + 1) * 8),
+        ):
+            if file.stat().st_size != size:
+                raise ValueError(f"{file.name} has {file.stat().st_size:,} bytes, not {size:,}")
+
+    @property
+    def tokens(self) -> Array:
+        return self._mapped()[0]
+
+    @property
+    def offsets(self) -> Array:
+        return self._mapped()[1]
+
+    def _mapped(self) -> tuple[Array, Array]:
+        if self._arrays is None:
+            assert self.path is not None
+            self._arrays = (
+                _map(_tokens_file(self.path), self.dtype, self.total),
+                _map(_offsets_file(self.path), "<i8", self.count + 1),
+            )
+        return self._arrays
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> Array:
+        if not -self.count <= index < self.count:
+            raise IndexError(f"there are {self.count:,} pairs; {index} is not one of them")
+        tokens, offsets = self._mapped()
+        start = index % self.count
+        return tokens[offsets[start] : offsets[start + 1]]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Sent to another process, a path travels and not the corpus."""
+        return {**self.__dict__, "_arrays": None if self.path is not None else self._arrays}
+
+
+def _map(file: Path, dtype: str, count: int) -> Array:
+    if count == 0:
+        return np.empty(0, dtype)
+    return np.memmap(file, dtype, mode="r", shape=(count,)).view(np.ndarray)
+
+
+def _tokens_file(side: Path) -> Path:
+    return side.with_name(side.name + ".tokens")
+
+
+def _offsets_file(side: Path) -> Path:
+    return side.with_name(side.name + ".offsets")
