@@ -1,0 +1,67 @@
+"""How good translations are, by the measures people compare: sacreBLEU with its signature, chrF, exact match, BLEU by length."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+
+LENGTHS = (10, 20, 30, 40)  # source words; the last group has no upper end
+
+
+@dataclass(frozen=True)
+class TranslationScores:
+    sentences: int
+    bleu: float
+    chrf: float
+    exact: float  # percent
+    signature: str
+    perplexity: float | None = None
+    alignment_error_rate: float | None = None
+    by_length: tuple[tuple[str, int, float, float], ...] = ()  # words of the source, sentences, BLEU, exact
+
+    def with_perplexity(self, perplexity: float) -> "TranslationScores":
+        return replace(self, perplexity=perplexity)
+
+    def to_dict(self) -> dict[str, Any]:
+        values = asdict(self)
+        values["by_length"] = [
+            {"source_words": words, "sentences": count, "bleu": bleu, "exact": exact}
+            for words, count, bleu, exact in self.by_length
+        ]
+        return {name: value for name, value in values.items() if value is not None}
+
+
+def score_translations(
+    outputs: Sequence[str], references: Sequence[str], lowercase: bool = False, sources: Sequence[str] = ()
+) -> TranslationScores:
+    """Corpus scores. Groups by source length are given when the sources are."""
+    bleu = BLEU(lowercase=lowercase, effective_order=False)
+    score = bleu.corpus_score(list(outputs), [list(references)]).score
+    return TranslationScores(
+        sentences=len(outputs),
+        bleu=score,
+        chrf=CHRF().corpus_score(list(outputs), [list(references)]).score,
+        exact=_exact(outputs, references),
+        signature=str(bleu.get_signature()),
+        by_length=tuple(_by_length(outputs, references, lowercase, sources)),
+    )
+
+
+def _exact(outputs: Sequence[str], references: Sequence[str]) -> float:
+    return 100 * sum(o == r for o, r in zip(outputs, references, strict=True)) / max(len(outputs), 1)
+
+
+def _by_length(
+    outputs: Sequence[str], references: Sequence[str], lowercase: bool, sources: Sequence[str]
+) -> list[tuple[str, int, float, float]]:
+    groups: list[tuple[str, int, float, float]] = []
+    for lowest, highest in zip((0, *LENGTHS), (*LENGTHS, 10**9), strict=True):
+        rows = [i for i, source in enumerate(sources) if lowest < len(source.split()) <= highest]
+        if rows:
+            chosen, wanted = [outputs[i] for i in rows], [references[i] for i in rows]
+            label = f"{lowest + 1}-{highest}" if highest < 10**9 else f"over {lowest}"
+            bleu = BLEU(lowercase=lowercase).corpus_score(chosen, [wanted]).score
+            groups.append((label, len(rows), bleu, _exact(chosen, wanted)))
+    return groups

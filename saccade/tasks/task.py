@@ -1,0 +1,73 @@
+"""What a task is to the rest: batches, objectives to minimise, a validation, predictions. The loop knows nothing else.
+
+An `Objective` owns some parameters and gives the loss of a batch as a total and a count. The loop adds up totals, divides by the counts
+once, and so accumulation over unequal batches and several processes give exactly the gradient of the one big batch.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from torch import Tensor, nn
+
+from saccade.config import Recipe
+
+
+@dataclass(frozen=True)
+class Loss:
+    total: Tensor  # summed over what is counted; this is minimised
+    count: int  # tokens, images, ...
+    shown: Mapping[str, float] = field(default_factory=dict)  # further totals to report, divided by the same count
+
+
+@dataclass(frozen=True)
+class Objective:
+    name: str
+    parameters: Sequence[nn.Parameter]
+    loss: Callable[[Any], Loss]
+    shown: Sequence[str] = ()  # the names in Loss.shown
+
+
+@dataclass(frozen=True)
+class Validation:
+    """`score` decides which checkpoint is best: higher is better."""
+
+    metrics: Mapping[str, float]
+    score: float
+    samples: Sequence[str] = ()
+
+
+class Task(Protocol):
+    model: nn.Module
+    unit: str  # what is counted: "tokens", "images"
+
+    @classmethod
+    def prepare(cls, recipe: Recipe, directory: Path, say: Callable[[str], None]) -> "Task":
+        """A new run: reads the data and leaves in the directory what the task learned from them."""
+        ...
+
+    @classmethod
+    def reopen(cls, recipe: Recipe, directory: Path) -> "Task":
+        """The task of a run that exists."""
+        ...
+
+    def objectives(self) -> Sequence[Objective]: ...
+
+    def epoch(self, number: int, rank: int, world: int) -> Sequence[Any]:
+        """The work of an epoch in order, the same for the same seed; each process gets its share of every batch."""
+        ...
+
+    def batch(self, work: Any) -> Any | None:
+        """The batch itself; None where this process has no share of it."""
+        ...
+
+    def validate(self) -> Validation: ...
+
+    def describe(self, work: Any) -> str:
+        """A batch in words, for an error message."""
+        ...
+
+
+def trainable(modules: Iterable[nn.Module]) -> list[nn.Parameter]:
+    return [parameter for module in modules for parameter in module.parameters() if parameter.requires_grad]

@@ -1,0 +1,169 @@
+"""The run directory: what a training leaves behind and what it goes on from.
+
+    config.yaml          the whole recipe, every value
+    tokenizer.json       written by the task (or whatever else it learned from the data)
+    model.safetensors    the best weights so far
+    metrics.jsonl        a line per report
+    state/STEP.safetensors   everything needed to go on exactly: weights, optimiser, where in the data; with a checksum
+
+Nothing is ever unpickled. A state that is half-written or damaged is recognised by its checksum, and the one before it is used.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from saccade.errors import UserError
+from saccade.files import replacing
+
+
+@dataclass
+class Progress:
+    """Where a training stands."""
+
+    step: int = 0
+    epoch: int = 0
+    next_batch: int = 0
+    seconds: float = 0.0
+    best_score: float | None = None
+    best_step: int = 0
+    validations_since_best: int = 0
+    finished: bool = False
+
+
+class RunDirectory:
+    def __init__(self, path: Path):
+        self.path = path
+        self.config = path / "config.yaml"
+        self.model = path / "model.safetensors"
+        self.metrics = path / "metrics.jsonl"
+        self.states = path / "state"
+
+    def save_model(self, tensors: Mapping[str, Tensor]) -> None:
+        with replacing(self.model) as aside:
+            save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, aside)
+
+    def save_state(self, tensors: Mapping[str, Tensor], progress: Progress, keep: int) -> None:
+        plain = {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
+        metadata = {"progress": json.dumps(asdict(progress)), "checksum": _checksum(plain)}
+        with replacing(self.states / f"{progress.step:09d}.safetensors") as aside:
+            save_file(plain, aside, metadata)
+        for old in self._states()[:-keep]:
+            old.unlink()
+
+    def latest_state(self, say: Callable[[str], None]) -> tuple[dict[str, Tensor], Progress] | None:
+        """The newest state that is whole."""
+        for path in reversed(self._states()):
+            try:
+                return _read_state(path)
+            except (SafetensorError, ValueError, KeyError, TypeError, OSError) as error:
+                say(f"{path} is damaged ({error}); going on from the state before it")
+        return None
+
+    def last_weights(self, count: int) -> list[dict[str, Tensor]]:
+        """The model's tensors of the last `count` states, oldest first."""
+        return [
+            {
+                name.removeprefix("model."): tensor
+                for name, tensor in load_file(path).items()
+                if name.startswith("model.")
+            }
+            for path in self._states()[-count:]
+        ]
+
+    def write_metrics(self, **values: Any) -> None:
+        with self.metrics.open("a", encoding="utf-8") as lines:
+            lines.write(json.dumps(values) + "\n")
+
+    def forget_metrics_after(self, step: int) -> None:
+        """A run that goes on from `step` reports the later steps again."""
+        if not self.metrics.exists():
+            return
+        kept = [line for line in self.metrics.read_text(encoding="utf-8").splitlines() if _step_of(line) <= step]
+        with replacing(self.metrics) as aside:
+            aside.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
+
+    def _states(self) -> list[Path]:
+        return sorted(self.states.glob("*.safetensors"))
+
+
+def own_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """Parameters and saved buffers by name, each once: of tied weights only the first name."""
+    saved = model.state_dict(keep_vars=True)
+    named = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    return {name: tensor for name, tensor in named.items() if name in saved}
+
+
+@torch.no_grad()
+def put_tensors(model: nn.Module, tensors: Mapping[str, Tensor], origin: str) -> None:
+    """Copies saved tensors into the model; names and shapes must be just the model's own."""
+    own = own_tensors(model)
+    wrong = set(own) ^ set(tensors) or {name for name in own if own[name].shape != tensors[name].shape}
+    if wrong:
+        raise UserError(
+            f"{origin} does not fit the model of its config.yaml: {', '.join(sorted(wrong)[:3])} differ; train it anew"
+        )
+    for name, tensor in own.items():
+        tensor.copy_(tensors[name])
+
+
+def load_model(model: nn.Module, path: Path) -> None:
+    try:
+        put_tensors(model, load_file(path), str(path))
+    except FileNotFoundError as error:
+        raise UserError(
+            f"{path} is missing: this run has not been trained to its first validation yet; go on with --resume"
+        ) from error
+    except SafetensorError as error:
+        raise UserError(f"{path} is damaged ({error}): copy the run again or train it with --resume") from error
+
+
+def optimizer_tensors(
+    optimizer: torch.optim.Optimizer, names: Mapping[nn.Parameter, str]
+) -> Iterator[tuple[str, Tensor]]:
+    for parameter, state in optimizer.state.items():
+        for key, value in state.items():
+            yield f"{names[cast(nn.Parameter, parameter)]}.{key}", value
+
+
+def put_optimizer_tensors(
+    optimizer: torch.optim.Optimizer, names: Mapping[nn.Parameter, str], tensors: Mapping[str, Tensor]
+) -> None:
+    by_name = {name: parameter for parameter, name in names.items()}
+    for full, tensor in tensors.items():
+        name, key = full.rsplit(".", 1)
+        if name in by_name:
+            optimizer.state[by_name[name]][key] = tensor.clone()
+
+
+def _read_state(path: Path) -> tuple[dict[str, Tensor], Progress]:
+    with safe_open(path, framework="pt") as file:
+        metadata = file.metadata() or {}
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    if metadata.get("checksum") != _checksum(tensors):
+        raise ValueError("its checksum is wrong")
+    return tensors, Progress(**json.loads(metadata["progress"]))
+
+
+def _checksum(tensors: Mapping[str, Tensor]) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for name in sorted(tensors):
+        digest.update(name.encode())
+        digest.update(tensors[name].reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _step_of(line: str) -> int:
+    """The step of a line of metrics; a half-written last line counts as later than everything."""
+    try:
+        return int(json.loads(line)["step"])
+    except (ValueError, KeyError, TypeError):
+        return 1 << 60

@@ -1,0 +1,31 @@
+"""The `train` section of a recipe."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from saccade.config import Config
+
+
+class TrainConfig(Config):
+    steps: int = Field(2000, ge=1, description="stop after this many updates")
+    minutes: float | None = Field(
+        None, gt=0, description="stop after so many minutes of wall time, whichever comes first"
+    )
+    seed: int = Field(1, ge=0)
+    threads: int | None = Field(None, ge=1, description="threads of torch; all cores unless given")
+    optimizer: Literal["adam", "adamw"] = "adamw"
+    rate: float = Field(1e-3, gt=0, description="the highest learning rate")
+    schedule: Literal["constant", "cosine", "inverse-square-root"] = "cosine"
+    warmup: int = Field(0, ge=0, description="updates until the highest rate is reached")
+    betas: tuple[float, float] = (0.9, 0.98)
+    epsilon: float = Field(1e-9, gt=0)
+    weight_decay: float = Field(0.0, ge=0)
+    clip: float | None = Field(1.0, gt=0, description="largest norm of the gradient")
+    accumulate: int = Field(1, ge=1, description="batches per update")
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    log_every: int = Field(50, ge=1)
+    validate_every: int = Field(500, ge=1)
+    checkpoint_every: int = Field(500, ge=1)
+    patience: int | None = Field(None, ge=1, description="stop after so many validations without a better one")
+    average: int = Field(0, ge=0, le=20, description="average the weights of so many last checkpoints at the end")

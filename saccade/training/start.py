@@ -1,0 +1,98 @@
+"""From a recipe to a trained run directory: new, or gone on with."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from saccade import config as configs
+from saccade.config import Recipe
+from saccade.errors import ConfigError, UserError
+from saccade.files import write_text
+from saccade.tasks.task import Task
+from saccade.training.checkpoint import RunDirectory
+from saccade.training.loop import Interrupted, Training
+from saccade.training.reporter import Reporter
+from saccade.training.world import World
+
+
+def train(recipe: str | Path, changes: Sequence[str] = (), out: Path | None = None, resume: bool = False) -> Path:
+    """Trains `recipe` into the directory `out` (runs/RECIPE unless given). An existing run is only ever gone on with, by `resume`."""
+    world = World.join()
+    directory = RunDirectory(out or Path("runs") / Path(recipe).stem)
+    reporter = Reporter(quiet=not world.leads)
+    exists = directory.config.exists()
+    if exists and not resume:
+        raise ConfigError(
+            f"{directory.path} holds a run already: go on with it by --resume, or choose another place with --out"
+        )
+    loaded = _agreed(recipe, changes, directory) if exists else configs.load(recipe, changes)
+    if loaded.train.threads is not None:
+        torch.set_num_threads(loaded.train.threads)
+    task = open_task(loaded, directory, reporter, world, new=not exists)
+    training = Training(task, loaded.train, directory, reporter, world)
+    if exists and training.resume():
+        reporter.say(f"going on from step {training.progress.step} of {directory.path}")
+    _announce(task, training, reporter)
+    try:
+        training.run()
+    except Interrupted:
+        reporter.say(
+            f"stopped at step {training.progress.step} and saved; go on with: {resume_command(recipe, directory.path)}"
+        )
+        raise KeyboardInterrupt from None
+    reporter.say(
+        f"done: step {training.progress.step}, best at step {training.progress.best_step}; the run is {directory.path}"
+    )
+    return directory.path
+
+
+def open_task(recipe: Recipe, directory: RunDirectory, reporter: Reporter, world: World, new: bool) -> Task:
+    """The leader prepares a new run; config.yaml comes last, so that a directory with one is complete."""
+    if new and world.leads:
+        prepared: Task = task_class(recipe).prepare(recipe, directory.path, reporter.say)
+        write_text(directory.config, recipe.to_yaml())
+    world.wait()
+    return prepared if new and world.leads else task_class(recipe).reopen(recipe, directory.path)
+
+
+def task_class(recipe: Recipe) -> type[Task]:
+    """The one class of the task's module that is a task."""
+    module = recipe.task_module
+    return next(
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and value.__module__ == module.__name__ and hasattr(value, "objectives")
+    )
+
+
+def resume_command(recipe: str | Path, path: Path) -> str:
+    return f"saccade train {recipe} --out {path} --resume"
+
+
+def _agreed(recipe: str | Path, changes: Sequence[str], directory: RunDirectory) -> Recipe:
+    """The run's own recipe. What decides the weights' shapes and the data stays; `train` and `decode` settings may be changed."""
+    fixed = [change for change in changes if not change.startswith(("train.", "decode."))]
+    if fixed:
+        raise ConfigError(
+            f"--set {fixed[0]} would change a run that has begun: only train.* and decode.* can be, or start a new one"
+        )
+    return configs.load(directory.config, changes, check_files=False)
+
+
+def _announce(task: Task, training: Training, reporter: Reporter) -> None:
+    if training.progress.finished:
+        reporter.say("this run is finished; to train further, raise train.steps")
+        return
+    count = sum(parameter.numel() for parameter in task.model.parameters())
+    dtype = str(training.dtype).removeprefix("torch.")
+    threads = torch.get_num_threads()
+    reporter.say(f"{count:,} parameters, {dtype}, {threads} thread{'s' if threads > 1 else ''} on {training.device}")
+
+
+def check_is_run(path: Path) -> RunDirectory:
+    directory = RunDirectory(path)
+    if not directory.config.exists():
+        what = "is not there" if not path.exists() else "is not a run: it has no config.yaml"
+        raise UserError(f"{path} {what}; give the directory that `saccade train ... --out DIRECTORY` wrote")
+    return directory

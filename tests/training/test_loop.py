@@ -1,0 +1,231 @@
+"""The loop on a task small enough to know the answer: resuming, accumulating, stopping, failing."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from saccade.errors import UserError
+from saccade.tasks.task import Loss, Objective, Validation
+from saccade.training.checkpoint import RunDirectory, own_tensors
+from saccade.training.config import TrainConfig
+from saccade.training.loop import Interrupted, NotFinite, Training
+from saccade.training.reporter import Reporter
+from saccade.training.world import World
+
+
+class Line:
+    """Fit y = 3x - 1 with dropout noise; batches of unequal size."""
+
+    unit = "points"
+
+    def __init__(self, cut=((0, 7), (7, 10), (10, 24), (24, 32))):
+        torch.manual_seed(0)
+        self.model = nn.Sequential(nn.Linear(1, 8), nn.Tanh(), nn.Dropout(0.2), nn.Linear(8, 1))
+        self.x = torch.linspace(-1, 1, 32)[:, None]
+        self.y = 3 * self.x - 1
+        self.cut = cut
+        self.poison = None
+        self.validations = 0
+
+    def objectives(self):
+        return [Objective("loss", list(self.model.parameters()), self.loss)]
+
+    def epoch(self, number, rank, world):
+        order = np.random.default_rng(number).permutation(len(self.cut))
+        return [self.cut[index] for index in order]
+
+    def batch(self, work):
+        return work
+
+    def loss(self, work):
+        start, stop = work
+        error = (self.model(self.x[start:stop]) - self.y[start:stop]).square().sum()
+        return Loss(error * (math.nan if work == self.poison else 1), stop - start)
+
+    def validate(self):
+        self.validations += 1
+        with torch.no_grad():
+            error = float((self.model(self.x) - self.y).square().mean())
+        return Validation({"error": error}, -error)
+
+    def describe(self, work):
+        return f"points {work[0]} to {work[1]}"
+
+
+def training(path: Path, task=None, **config) -> Training:
+    values = {
+        "steps": 30,
+        "rate": 0.05,
+        "validate_every": 10,
+        "checkpoint_every": 7,
+        "precision": "fp32",
+        "log_every": 5,
+    } | config
+    return Training(task or Line(), TrainConfig(**values), RunDirectory(path), Reporter(quiet=True), World())
+
+
+def weights(run: Training):
+    return {name: tensor.detach().clone() for name, tensor in own_tensors(run.task.model).items()}
+
+
+def assert_same(first, second):
+    assert first.keys() == second.keys()
+    for name in first:
+        assert torch.equal(first[name], second[name]), name
+
+
+def test_it_learns(tmp_path):
+    task = Line()
+    before = task.validate().score
+    training(tmp_path, task, steps=200).run()
+    assert task.validate().score > before / 20
+
+
+@pytest.mark.parametrize("stop_at", [1, 9, 10, 14, 29])
+def test_an_interrupted_run_ends_with_the_same_bits(tmp_path, stop_at):
+    whole = training(tmp_path / "whole")
+    whole.run()
+
+    class StopsItself(Line):
+        def loss(self, work):
+            if broken.progress.step == stop_at + 1:
+                raise KeyboardInterrupt  # as hard as a kill: nothing is saved on the way out
+            return super().loss(work)
+
+    broken = training(tmp_path / "broken", StopsItself())
+    with pytest.raises(KeyboardInterrupt):
+        broken.run()
+    again = training(tmp_path / "broken")
+    assert again.resume() == (stop_at >= 7)
+    again.run()
+    assert_same(weights(again), weights(whole))
+    lines = [(tmp_path / name / "metrics.jsonl").read_text().splitlines() for name in ("whole", "broken")]
+    steps = [[json.loads(line)["step"] for line in each] for each in lines]
+    assert steps[0] == steps[1]
+    assert (tmp_path / "broken" / "model.safetensors").read_bytes() == (
+        tmp_path / "whole" / "model.safetensors"
+    ).read_bytes()
+
+
+def test_a_stop_signal_saves_and_the_run_goes_on_exactly(tmp_path):
+    import os
+    import signal
+
+    whole = training(tmp_path / "whole")
+    whole.run()
+
+    class Interrupts(Line):
+        def loss(self, work):
+            if stopped.progress.step == 12:
+                os.kill(os.getpid(), signal.SIGINT)
+            return super().loss(work)
+
+    stopped = training(tmp_path / "stopped", Interrupts())
+    with pytest.raises(Interrupted):
+        stopped.run()
+    again = training(tmp_path / "stopped")
+    assert again.resume()
+    assert again.progress.step == 12
+    again.run()
+    assert_same(weights(again), weights(whole))
+
+
+@pytest.mark.parametrize("damage", ["truncate", "flip", "empty"])
+def test_a_damaged_state_is_recognised_and_the_one_before_is_used(tmp_path, damage):
+    run = training(tmp_path)
+    run.run()
+    newest = sorted((tmp_path / "state").glob("*"))[-1]
+    content = bytearray(newest.read_bytes())
+    if damage == "flip":
+        content[-3] ^= 1
+    newest.write_bytes(content[: len(content) // 2] if damage == "truncate" else b"" if damage == "empty" else content)
+    said = []
+    state = RunDirectory(tmp_path).latest_state(said.append)
+    assert state is not None
+    assert state[1].step == 28
+    assert "damaged" in said[0]
+
+
+def test_accumulated_batches_equal_the_big_batch(tmp_path):
+    """Four unequal batches in one update give the gradient of all 32 points at once."""
+    parts, whole = Line(), Line(cut=((0, 32),))
+    for task in (parts, whole):
+        task.model[2].p = 0.0
+    ends = []
+    for name, task, accumulate in (("parts", parts, 4), ("whole", whole, 1)):
+        run = training(tmp_path / name, task, steps=10, accumulate=accumulate, clip=0.3)
+        run.run()
+        ends.append(weights(run))
+    for name in ends[0]:
+        torch.testing.assert_close(ends[0][name], ends[1][name], atol=1e-5, rtol=0)
+
+
+def test_a_loss_that_is_not_finite_stops_with_the_step_and_the_batch(tmp_path):
+    task = Line()
+    run = training(tmp_path, task, checkpoint_every=2)
+
+    class Poisoned(Line):
+        def loss(self, work):
+            self.poison = work if run.progress.step == 9 else None
+            return super().loss(work)
+
+    run = training(tmp_path, Poisoned(), checkpoint_every=2)
+    with pytest.raises(NotFinite, match=r"loss became nan at step 9 .*points \d+ to \d+.*train\.rate="):
+        run.run()
+    state = RunDirectory(tmp_path).latest_state(print)
+    assert state is not None
+    assert state[1].step == 8
+    assert all(tensor.isfinite().all() for tensor in state[0].values())
+
+
+def test_patience_stops_early(tmp_path):
+    class NeverBetter(Line):
+        def validate(self):
+            self.validations += 1
+            return Validation({}, -self.validations)
+
+    run = training(tmp_path, NeverBetter(), steps=1000, patience=3)
+    assert run.run().step == 40
+
+
+def test_minutes_stop_a_run(tmp_path):
+    progress = training(tmp_path, steps=10**6, minutes=0.01, validate_every=10**6, checkpoint_every=10**6).run()
+    assert progress.finished
+    assert 0.6 <= progress.seconds < 30
+
+
+def test_the_average_of_checkpoints_is_their_mean(tmp_path):
+    class JudgesLate(Line):
+        def validate(self):
+            self.validations += 1
+            return Validation({}, float(self.validations))  # whatever comes later is better, the average last
+
+    run = training(tmp_path, JudgesLate(), average=3)
+    run.run()
+    saved = RunDirectory(tmp_path).last_weights(3)
+    assert len(saved) == 3
+    from safetensors.torch import load_file
+
+    model = load_file(tmp_path / "model.safetensors")
+    for name, tensor in model.items():
+        torch.testing.assert_close(tensor, torch.stack([each[name] for each in saved]).mean(0), atol=1e-6, rtol=0)
+
+
+def test_a_finished_run_trains_further_when_asked(tmp_path):
+    training(tmp_path).run()
+    again = training(tmp_path)
+    again.resume()
+    assert again.progress.finished
+    longer = training(tmp_path, steps=40)
+    longer.resume()
+    assert longer.run().step == 40
+
+
+def test_no_data_is_said(tmp_path):
+    with pytest.raises(UserError, match="nothing to train on"):
+        training(tmp_path, Line(cut=())).run()
