@@ -1,0 +1,138 @@
+"""The Transformer's blocks (Vaswani 2017): attention, a feed-forward layer, and a residual path around each.
+
+    post-norm (as published)   x ← norm(x + dropout(f(x)))
+    pre-norm (Xiong 2020)      x ← x + dropout(f(norm(x)))
+
+Axis legend: B batch, N length, S source length, D model size.
+"""
+
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from saccade.attention import CAUSAL, Memory, MultiHead
+from saccade.layers.dropout import Dropout
+
+Norm = Literal["pre", "post"]
+Activation = Literal["relu", "gelu", "gated"]
+
+
+class PostNorm(nn.Module):
+    """norm(x + dropout(f(x)))"""
+
+    def __init__(self, size: int, dropout: float):
+        super().__init__()
+        self.norm = nn.LayerNorm(size)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x: Tensor, layer: Callable[[Tensor], Tensor]) -> Tensor:
+        return self.norm(x + self.dropout(layer(x)))
+
+
+class PreNorm(PostNorm):
+    """x + dropout(f(norm(x)))"""
+
+    def forward(self, x: Tensor, layer: Callable[[Tensor], Tensor]) -> Tensor:
+        return x + self.dropout(layer(self.norm(x)))
+
+
+RESIDUALS: dict[Norm, type[PostNorm]] = {"pre": PreNorm, "post": PostNorm}
+
+
+class FeedForward(nn.Module):
+    """W₂ activation(W₁ x)"""
+
+    def __init__(self, size: int, hidden: int, activation: Callable[[Tensor], Tensor], dropout: float):
+        super().__init__()
+        self.expand = nn.Linear(size, hidden)
+        self.contract = nn.Linear(hidden, size)
+        self.activation = activation
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.contract(self.dropout(self.activation(self.expand(x))))
+
+
+class GatedFeedForward(FeedForward):
+    """W₂ (silu(V x) ∘ W₁ x) (Shazeer 2020)"""
+
+    def __init__(self, size: int, hidden: int, dropout: float):
+        super().__init__(size, hidden, F.silu, dropout)
+        self.gate = nn.Linear(size, hidden)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.contract(self.dropout(self.activation(self.gate(x)) * self.expand(x)))
+
+
+def feed_forward(size: int, hidden: int, activation: Activation, dropout: float) -> FeedForward:
+    if activation == "gated":
+        return GatedFeedForward(size, hidden, dropout)
+    return FeedForward(size, hidden, F.relu if activation == "relu" else F.gelu, dropout)
+
+
+class EncoderLayer(nn.Module):
+    def __init__(self, self_attention: MultiHead, feed_forward: FeedForward, norm: Norm, dropout: float):
+        super().__init__()
+        self.self_attention = self_attention
+        self.feed_forward = feed_forward
+        self.around_self_attention = RESIDUALS[norm](self_attention.size, dropout)
+        self.around_feed_forward = RESIDUALS[norm](self_attention.size, dropout)
+
+    def forward(self, x: Tensor, visible: Tensor | None = None, **how: Any) -> Tensor:
+        x = self.around_self_attention(x, lambda h: self.self_attention(h, visible=visible, **how).context)
+        return self.around_feed_forward(x, self.feed_forward)
+
+
+class LayerMemory(NamedTuple):
+    """What a decoder layer has seen: its own past (none before the first step) and the source."""
+
+    past: Memory | None
+    source: Memory
+
+    def rows(self, index: Tensor) -> "LayerMemory":
+        return LayerMemory(None if self.past is None else self.past.rows(index), self.source.rows(index))
+
+
+class DecoderLayer(nn.Module):
+    def __init__(
+        self,
+        self_attention: MultiHead,
+        cross_attention: MultiHead,
+        feed_forward: FeedForward,
+        norm: Norm,
+        dropout: float,
+    ):
+        super().__init__()
+        self.self_attention = self_attention
+        self.cross_attention = cross_attention
+        self.feed_forward = feed_forward
+        self.around_self_attention = RESIDUALS[norm](self_attention.size, dropout)
+        self.around_cross_attention = RESIDUALS[norm](self_attention.size, dropout)
+        self.around_feed_forward = RESIDUALS[norm](self_attention.size, dropout)
+
+    def start(self, source: Tensor) -> LayerMemory:
+        return LayerMemory(None, self.cross_attention.remember(source))
+
+    def forward(self, x: Tensor, source: Memory, visible: Tensor | None) -> Tensor:
+        """All positions at once, none of which sees a later one."""
+        x = self.around_self_attention(x, lambda h: self.self_attention(h, band=CAUSAL).context)
+        return self._after_self_attention(x, source, visible)
+
+    def step(self, x: Tensor, memory: LayerMemory, visible: Tensor | None, position: int) -> tuple[Tensor, LayerMemory]:
+        """The next position (B, 1, D), with everything before it in memory."""
+        seen = memory.past
+
+        def attend(h: Tensor) -> Tensor:
+            nonlocal seen
+            new = self.self_attention.remember(h, first_key=position)
+            seen = new if seen is None else seen.then(new)
+            return self.self_attention.recall(h, seen, first_query=position).context
+
+        x = self.around_self_attention(x, attend)
+        return self._after_self_attention(x, memory.source, visible), LayerMemory(seen, memory.source)
+
+    def _after_self_attention(self, x: Tensor, source: Memory, visible: Tensor | None) -> Tensor:
+        x = self.around_cross_attention(x, lambda h: self.cross_attention.recall(h, source, visible=visible).context)
+        return self.around_feed_forward(x, self.feed_forward)

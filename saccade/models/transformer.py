@@ -1,0 +1,223 @@
+"""The Transformer encoder-decoder (Vaswani 2017).
+
+    encoder: x = embed(source)·√d + positions;  N × [self-attention, feed-forward]
+    decoder: y = embed(target)·√d + positions;  N × [causal self-attention, attention over x, feed-forward];  word ~ softmax(E y)
+
+Axis legend: B batch, S source length, T target length, D model size.
+"""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+
+from saccade.attention import Learned, MultiHead, Rotary, Sinusoidal, all_scores, padding
+from saccade.config import Config as BaseConfig
+from saccade.layers.dropout import Dropout
+from saccade.layers.transformer import (
+    Activation,
+    DecoderLayer,
+    EncoderLayer,
+    FeedForward,
+    LayerMemory,
+    Norm,
+    feed_forward,
+)
+from saccade.models.seq2seq import ScoreName
+
+
+@dataclass(frozen=True)
+class Size:
+    layers: int
+    width: int
+    heads: int
+    feed_forward: int
+
+
+SIZES = {
+    "tiny": Size(layers=4, width=128, heads=4, feed_forward=256),
+    "small": Size(layers=3, width=256, heads=8, feed_forward=512),
+    "base": Size(layers=6, width=512, heads=8, feed_forward=2048),
+    "big": Size(layers=6, width=1024, heads=16, feed_forward=4096),
+}
+
+
+class Config(BaseConfig):
+    kind: ClassVar[str] = "sequence-to-sequence"
+
+    size: Literal["tiny", "small", "base", "big"] = "small"
+    layers: int | None = Field(None, ge=1, description="instead of the size's own")
+    width: int | None = Field(None, ge=2)
+    heads: int | None = Field(None, ge=1)
+    feed_forward: int | None = Field(None, ge=1)
+    norm: Norm = "pre"
+    positions: Literal["sinusoidal", "learned", "rotary"] = "sinusoidal"
+    activation: Activation = "relu"
+    score: ScoreName = "scaled-dot"
+    tied: bool = Field(True, description="the output layer shares its weights with the target embedding")
+    shared: bool = Field(False, description="source and target share one embedding; needs a joint vocabulary")
+    dropout: float = Field(0.1, ge=0, lt=1)
+    attention_dropout: float = Field(0.0, ge=0, lt=1)
+    longest: int = Field(512, ge=1, description="learned positions and location score: longest sequence")
+
+    @property
+    def sizes(self) -> Size:
+        own = {name: getattr(self, name) for name in ("layers", "width", "heads", "feed_forward")}
+        return replace(SIZES[self.size], **{name: value for name, value in own.items() if value is not None})
+
+    @model_validator(mode="after")
+    def _heads_divide_width(self) -> "Config":
+        sizes = self.sizes
+        if sizes.width % (2 * sizes.heads):
+            raise ValueError(f"width {sizes.width} must be a multiple of 2 × {sizes.heads} heads")
+        return self
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A batch of sources, read."""
+
+    annotations: Tensor  # (B, S, D)
+    visible: Tensor  # (B, 1, S)
+
+
+@dataclass(frozen=True)
+class State:
+    """Where decoding stands. Every tensor has the hypotheses as its first axis."""
+
+    layers: tuple[LayerMemory, ...]
+    visible: Tensor
+    position: int = 0
+
+
+class Encoder(nn.Module):
+    def __init__(self, config: Config):
+        super().__init__()
+        sizes = config.sizes
+        self.layers = nn.ModuleList(
+            EncoderLayer(_attention(config), _feed_forward(config), config.norm, config.dropout)
+            for _ in range(sizes.layers)
+        )
+        self.norm = nn.LayerNorm(sizes.width) if config.norm == "pre" else nn.Identity()
+
+    def forward(self, x: Tensor, visible: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = layer(x, visible)
+        return self.norm(x)
+
+
+class Decoder(nn.Module):
+    def __init__(self, config: Config):
+        super().__init__()
+        sizes = config.sizes
+        self.layers = nn.ModuleList(
+            DecoderLayer(
+                _attention(config), _attention(config, cross=True), _feed_forward(config), config.norm, config.dropout
+            )
+            for _ in range(sizes.layers)
+        )
+        self.norm = nn.LayerNorm(sizes.width) if config.norm == "pre" else nn.Identity()
+
+    def start(self, encoded: Encoded) -> State:
+        return State(tuple(_layer(layer).start(encoded.annotations) for layer in self.layers), encoded.visible)
+
+    def forward(self, y: Tensor, encoded: Encoded) -> Tensor:
+        for layer in self.layers:
+            y = layer(y, _layer(layer).cross_attention.remember(encoded.annotations), encoded.visible)
+        return self.norm(y)
+
+    def step(self, y: Tensor, state: State) -> tuple[Tensor, State]:
+        memories = []
+        for layer, memory in zip(self.layers, state.layers, strict=True):
+            y, after = _layer(layer).step(y, memory, state.visible, state.position)
+            memories.append(after)
+        return self.norm(y), replace(state, layers=tuple(memories), position=state.position + 1)
+
+
+class Transformer(nn.Module):
+    """Encoder, decoder and words. It is a Stepper: `start`, `step`, `select`."""
+
+    def __init__(self, config: Config, source_words: int, target_words: int):
+        super().__init__()
+        width = config.sizes.width
+        self.target_embedding = nn.Embedding(target_words, width, padding_idx=0)
+        self.source_embedding = (
+            self.target_embedding if config.shared else nn.Embedding(source_words, width, padding_idx=0)
+        )
+        self.source_positions = _positions(config)
+        self.target_positions = _positions(config)
+        self.encoder = Encoder(config)
+        self.decoder = Decoder(config)
+        self.output = nn.Linear(width, target_words)
+        self.dropout = Dropout(config.dropout)
+        self.scale = width**0.5
+        self._draw_weights()
+        if config.tied:
+            self.output.weight = self.target_embedding.weight
+
+    def encode(self, source: Tensor, lengths: Tensor) -> Encoded:
+        visible = padding(lengths, source.shape[1])
+        x = self._embed(self.source_embedding(source), self.source_positions, 0)
+        return Encoded(self.encoder(x, visible), visible)
+
+    def read(self, encoded: Encoded, target: Tensor) -> tuple[Tensor, Tensor]:
+        """Readouts (B, T, D) for the words given so far, before the output layer; nothing is sampled, so the log-probability is 0."""
+        y = self._embed(self.target_embedding(target), self.target_positions, 0)
+        return self.decoder(y, encoded), y.new_zeros(())
+
+    def start(self, memory: Encoded) -> State:
+        return self.decoder.start(memory)
+
+    def step(self, token: Tensor, state: State) -> tuple[Tensor, State]:
+        y = self._embed(self.target_embedding(token)[:, None], self.target_positions, state.position)  # (B, 1, D)
+        readout, state = self.decoder.step(y, state)
+        return self.output(readout.squeeze(1)), state
+
+    def select(self, state: State, rows: Tensor) -> State:
+        return replace(state, layers=tuple(layer.rows(rows) for layer in state.layers), visible=state.visible[rows])
+
+    def _embed(self, words: Tensor, positions: nn.Module | None, first: int) -> Tensor:
+        words = words * self.scale
+        if positions is not None:
+            words = words + positions(words.shape[1], first)
+        return self.dropout(words)
+
+    def _draw_weights(self) -> None:
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+                nn.init.zeros_(module.bias)
+            elif isinstance(module, nn.Embedding):
+                nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)
+                with torch.no_grad():
+                    module.weight[0].zero_()
+
+
+def _attention(config: Config, cross: bool = False) -> MultiHead:
+    """Rotary positions are for looking at one's own sequence; between two sequences there is no distance."""
+    sizes = config.sizes
+    rotary = Rotary(sizes.width // sizes.heads) if config.positions == "rotary" and not cross else None
+    score = all_scores()[config.score]
+    return MultiHead(sizes.width, sizes.heads, score=score, dropout=config.attention_dropout, rotary=rotary)
+
+
+def _feed_forward(config: Config) -> FeedForward:
+    return feed_forward(config.sizes.width, config.sizes.feed_forward, config.activation, config.dropout)
+
+
+def _positions(config: Config) -> nn.Module | None:
+    if config.positions == "rotary":
+        return None
+    width = config.sizes.width
+    return Learned(width, config.longest) if config.positions == "learned" else Sinusoidal(width)
+
+
+def _layer(module: nn.Module) -> DecoderLayer:
+    assert isinstance(module, DecoderLayer)
+    return module
+
+
+def build(config: Config, source_words: int, target_words: int) -> Transformer:
+    return Transformer(config, source_words, target_words)
