@@ -1,0 +1,98 @@
+"""Words in a picture: in fonts that exist here, measured before they are placed, and never read as formulas."""
+
+import logging
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+INK, QUIET = "#1b2330", "#5c6675"
+_LONGEST = 28
+_UNKNOWN = "�"
+
+
+class Lettering:
+    """The fonts for everything that one picture says."""
+
+    def __init__(self, texts: Iterable[str]):
+        from matplotlib.backends.backend_agg import RendererAgg
+        from matplotlib.font_manager import FontProperties
+
+        families, self._missing = _fonts(frozenset("".join(texts)))
+        self._font = FontProperties(family=list(families))
+        self._renderer: Any = RendererAgg(8, 8, 72)
+
+    def shown(self, text: str) -> str:
+        """The text as it can be drawn: very long words lose their middle, letters that no font has are marked."""
+        if len(text) > _LONGEST:
+            text = text[: _LONGEST // 2] + "…" + text[-_LONGEST // 2 + 1 :]
+        return self._marked(text)
+
+    def width(self, texts: Sequence[str], size: float) -> float:
+        """The width of the widest, in inches."""
+        return max((self._width(text, size) for text in texts), default=0.0)
+
+    def _width(self, text: str, size: float) -> float:
+        font = self._font.copy()
+        font.set_size(size)
+        return self._renderer.get_text_width_height_descent(self.shown(text), font, ismath=False)[0] / 72
+
+    def write(
+        self, place: "Axes | Figure", x: float, y: float, text: str, size: float, whole: bool = False, **options: Any
+    ) -> None:
+        """Write at (x, y) of the axes or figure; titles are written whole, words as `shown`."""
+        font = self._font.copy()
+        font.set_size(size)
+        text = self._marked(text) if whole else self.shown(text)
+        place.text(x, y, text, fontproperties=font, parse_math=False, **{"color": INK, **options})
+
+    def _marked(self, text: str) -> str:
+        return "".join(_UNKNOWN if character in self._missing else character for character in text)
+
+
+@lru_cache(maxsize=256)
+def _fonts(characters: frozenset[str]) -> tuple[tuple[str, ...], frozenset[str]]:
+    """Font families that cover the characters between them, and the characters that none of them has."""
+    from matplotlib.font_manager import findfont, fontManager, get_font
+
+    logging.getLogger("matplotlib.font_manager").addFilter(_is_news)
+    families = ["DejaVu Sans"]  # comes with matplotlib: Latin, Greek, Cyrillic, Arabic, Hebrew and the marks used here
+    missing = characters - _covered(get_font(findfont("DejaVu Sans")), characters)
+    upright = [entry for entry in fontManager.ttflist if entry.style == "normal"]
+    for entry in sorted(upright, key=_preference):
+        if not missing:
+            break
+        try:
+            font = get_font(entry.fname)
+        except (OSError, RuntimeError):
+            continue  # a file that the font library cannot read helps nobody
+        found = _covered(font, missing) if font.scalable else frozenset()
+        if found:
+            families.append(entry.name)
+            missing -= found
+    return tuple(families), missing
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """A font that exists in one weight only is no reason to write to a person's terminal."""
+    return not str(record.msg).startswith("findfont: Failed to find font weight")
+
+
+def _preference(entry: Any) -> tuple[bool, int, str]:
+    """Regular before bold; "Last Resort", which has a box for every letter of every script, after everything else."""
+    from matplotlib.font_manager import weight_dict
+
+    weight = weight_dict.get(entry.weight, entry.weight)
+    return "Last Resort" in entry.name, abs(weight - 400), entry.name
+
+
+def _covered(font: Any, characters: frozenset[str]) -> frozenset[str]:
+    return frozenset(each for each in characters if each == "\n" or (_is_text(each) and font.get_char_index(ord(each))))
+
+
+def _is_text(character: str) -> bool:
+    """Half of a surrogate pair is what undecodable input leaves behind; no drawing library takes it."""
+    return not "\ud800" <= character <= "\udfff"

@@ -1,0 +1,127 @@
+"""What did each word look at? Decode first, then replay the finished sentence while recording.
+
+The replay runs the model over the given output in one go (teacher forcing), so it serves greedy, beam and forced outputs alike, and
+decoding itself never carries weights. Rows of a map are the words being written; subwords are merged to words.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from saccade.attention import record_attention
+from saccade.data.axes import Tokens
+from saccade.data.batching import collate
+from saccade.data.phrasebook import Phrase, split_words
+from saccade.data.shards import TokenPairs
+from saccade.data.tokenizer import BOS, EOS, Tokenizer
+from saccade.errors import UserError
+from saccade.explain.alignment import corpus_alignment_error_rate, hard_alignment
+from saccade.explain.maps import AttentionMap
+from saccade.explain.merging import merge_words
+from saccade.tasks.translation import TranslationTask
+
+END, BEGIN = "<end>", "<begin>"
+
+
+def look(task: TranslationTask, source: str, target: str | None = None, words: bool = True) -> list[AttentionMap]:
+    """The maps of every attention module for a sentence and its translation, by default the model's own."""
+    if target is None:
+        target = task.predict([source])[0].text
+    maps = replay(task, [(source, target)], words=words)[0]
+    if not maps:
+        raise UserError("this model has no attention to look at (model.attention is none): train one that attends")
+    return maps
+
+
+@torch.no_grad()
+def replay(
+    task: TranslationTask, pairs: Sequence[tuple[str, str]], only: str = "*", words: bool = True
+) -> list[list[AttentionMap]]:
+    """For each (source, target) the maps of the attention modules whose name matches `only`."""
+    task.model.eval()
+    tokenizers = task.vocabularies
+    ids = [(tokenizers.source.encode(source), tokenizers.target.encode(target)) for source, target in pairs]
+    batch = collate(TokenPairs.from_lists(ids), range(len(ids)))
+    with record_attention(task.model, only) as recorded:
+        encoded = task.model.encode(batch.source, batch.source_lengths)  # type: ignore[operator]
+        task.model.read(encoded, batch.target_in)  # type: ignore[operator]
+    joined = {name: recorded.joined(name) for name in recorded}
+    return [
+        [_map(name, weights[row], source, target, tokenizers, words) for name, weights in joined.items()]
+        for row, (source, target) in enumerate(ids)
+    ]
+
+
+def alignment_error(task: TranslationTask, phrases: Sequence[Phrase], choose_on: Sequence[Phrase]) -> float | None:
+    """AER of the attention over the source while writing the reference; the layer that does best on `choose_on` is used."""
+    rates = alignment_errors(task, choose_on)
+    if not rates:
+        return None
+    best = min(rates, key=lambda name: rates[name])
+    return alignment_errors(task, phrases, only=best)[best]
+
+
+def alignment_errors(
+    task: TranslationTask, phrases: Sequence[Phrase], only: str = "decoder.*", batch: int = 64
+) -> dict[str, float]:
+    """AER by module, heads averaged, of every attention from the target to the source."""
+    predicted: dict[str, list[set[tuple[int, int]]]] = {}
+    for start in range(0, len(phrases), batch):
+        part = phrases[start : start + batch]
+        for phrase, maps in zip(part, replay(task, [(p.source, p.target) for p in part], only), strict=True):
+            for each in maps:
+                if each.axis_titles() == ("translation", "source"):
+                    predicted.setdefault(each.name, []).append(_links(each, phrase))
+    sure = [set(phrase.alignment) for phrase in phrases]
+    return {name: corpus_alignment_error_rate(links, sure) for name, links in predicted.items()}
+
+
+def _links(attention: AttentionMap, phrase: Phrase) -> set[tuple[int, int]]:
+    """The alignment without the end tokens. Words must be those of the gold alignment."""
+    source, target = split_words(phrase.source), split_words(phrase.target)
+    assert len(attention.keys) == len(source) + 1, (attention.keys, source)
+    assert len(attention.queries) == len(target) + 1, (attention.queries, target)
+    return hard_alignment(attention.averaged().weights[0, :-1, :-1])
+
+
+def _map(
+    name: str, weights: Tensor, source: list[int], target: list[int], tokenizers: Any, words: bool
+) -> AttentionMap:
+    """One example's weights (H, Q, K) or (Q, K) without padding, with words along both sides."""
+    weights = weights if weights.dim() == 3 else weights[None]
+    looks_at_itself = "self" in name
+    if looks_at_itself and name.startswith("encoder"):
+        query = key = _Side(tokenizers.source, [*source, EOS])
+    elif looks_at_itself:
+        query, key = _Side(tokenizers.target, [*target, EOS]), _Side(tokenizers.target, [BOS, *target])
+    else:
+        query, key = _Side(tokenizers.target, [*target, EOS]), _Side(tokenizers.source, [*source, EOS])
+    own = weights[:, : len(query.ids), : len(key.ids)].cpu().numpy()
+    if words:
+        merged = merge_words(own, query.groups(), key.groups())
+        return AttentionMap(name, merged, Tokens(query.words()), Tokens(key.words()))
+    return AttentionMap(name, own, Tokens(query.pieces()), Tokens(key.pieces()))
+
+
+class _Side:
+    """One side of a map, as tokens or as words; the special tokens under names for people."""
+
+    def __init__(self, tokenizer: Tokenizer, ids: list[int]):
+        self.tokenizer = tokenizer
+        self.ids = ids
+
+    def groups(self) -> list[int]:
+        return self.tokenizer.word_groups(self.ids)
+
+    def words(self) -> tuple[str, ...]:
+        return _named(self.tokenizer.words(self.ids))
+
+    def pieces(self) -> tuple[str, ...]:
+        return _named(self.tokenizer.pieces(self.ids))
+
+
+def _named(labels: Iterable[str]) -> tuple[str, ...]:
+    names = {"<eos>": END, "<bos>": BEGIN}
+    return tuple(names.get(label, label) for label in labels)
