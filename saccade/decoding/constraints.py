@@ -1,0 +1,71 @@
+"""What is laid down before a search starts: the special tokens, how long an output may be, and how it must begin.
+
+Length counts every generated token, a forced prefix and eos among them. `longest` = 20 therefore allows 19 tokens and
+their end, or 20 tokens that have not ended. A prefix longer than the limit is still written out in full.
+
+A forced token is scored like any other: it has the model's log-probability and counts in the length. An output has the
+same score whether its beginning was forced or found, and the same again when it is scored as a given target.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from saccade.errors import ConfigError
+
+FREE = -1
+
+
+class Prefix(NamedTuple):
+    """The tokens that each output must begin with: the first `lengths[b]` of `tokens[b]`, which may be none."""
+
+    tokens: Tensor  # (B, P)
+    lengths: Tensor  # (B,)
+
+
+@dataclass(frozen=True)
+class Constraints:
+    """Kept on the CPU, where the searches keep their books; only logits, tokens and states live on the device."""
+
+    limit: Tensor  # (B,) the most tokens an output may have
+    forced: Tensor  # (B, P) the token to write at each position, or FREE
+    eos: int
+    pad: int
+
+    @classmethod
+    def of(cls, begin: Tensor, eos: int, pad: int, longest: Tensor | int, prefix: Prefix | None) -> "Constraints":
+        if eos == pad:
+            raise ConfigError(f"eos and pad are both token {eos}: give them two tokens, or no output could ever end.")
+        limit = torch.as_tensor(longest, dtype=torch.long).cpu().expand(len(begin))
+        if (limit < 1).any():
+            raise ConfigError(f"longest is {int(limit.min())}: an output needs room for at least 1 token, its end.")
+        if prefix is None:
+            return cls(limit, torch.empty(len(begin), 0, dtype=torch.long), eos, pad)
+        forced = forced_tokens(prefix, len(begin))
+        if ((forced == eos) | (forced == pad)).any():
+            raise ConfigError(
+                f"A prefix holds eos ({eos}) or pad ({pad}): give only tokens that an output may go on from."
+            )
+        return cls(torch.maximum(limit, prefix.lengths.cpu()), forced, eos, pad)
+
+    def forced_at(self, position: int, sentences: Tensor) -> Tensor | None:
+        """The token forced upon each of `sentences` at `position`, FREE where there is none; None if all are free."""
+        if position >= self.forced.shape[1]:
+            return None
+        token = self.forced[sentences, position]
+        return None if bool((token == FREE).all()) else token
+
+
+def forced_tokens(prefix: Prefix, sentences: int) -> Tensor:
+    """The prefix as one matrix (B, P) with FREE after each sentence's own length."""
+    tokens, lengths = prefix.tokens.long().cpu(), prefix.lengths.cpu()
+    if tokens.dim() != 2 or len(tokens) != sentences or lengths.shape != (sentences,):
+        shapes = f"{tuple(tokens.shape)} and lengths {tuple(lengths.shape)}"
+        raise ValueError(f"Got tokens of shape {shapes} for {sentences} sentences: give (B, P) and (B,), one row each.")
+    if ((lengths < 0) | (lengths > tokens.shape[1])).any():
+        raise ValueError(
+            f"A length lies outside 0 to {tokens.shape[1]}, the number of token columns: count the tokens again."
+        )
+    return tokens.masked_fill(torch.arange(tokens.shape[1]) >= lengths.unsqueeze(1), FREE)

@@ -1,0 +1,33 @@
+"""Greedy search: the most probable token at every step."""
+
+from typing import Any
+
+from torch import Tensor
+
+from saccade.decoding.constraints import Constraints, Prefix
+from saccade.decoding.hypothesis import Hypothesis
+from saccade.decoding.stepper import State, Stepper
+from saccade.decoding.walk import walk
+
+
+def greedy_search(
+    stepper: Stepper[State],
+    memory: Any,
+    begin: Tensor,
+    *,
+    eos: int,
+    pad: int,
+    longest: Tensor | int,
+    prefix: Prefix | None = None,
+) -> list[Hypothesis]:
+    """One hypothesis per sentence, in the order given.
+
+    `begin` (B,) is the token each sentence starts from; it says how many sentences there are and where tokens live.
+    `longest` is the most tokens an output may have, eos included, for all or per sentence (B,).
+    """
+
+    def most_probable(log_probs: Tensor, rows: Tensor, position: int) -> Tensor:
+        token = log_probs.topk(2).indices  # two, because the best may be pad, which is never written
+        return token[:, 0].where(token[:, 0] != pad, token[:, 1])
+
+    return walk(stepper, memory, begin, most_probable, Constraints.of(begin, eos, pad, longest, prefix))

@@ -1,0 +1,119 @@
+"""Sampling: tokens drawn from the model's distribution, sharpened by a temperature and cut to its likelier part.
+
+The order is temperature, then top-k, then top-p (the nucleus of Holtzman et al. 2020, https://arxiv.org/abs/1904.09751):
+the smallest set of tokens, likeliest first, that together hold at least p of the probability left after top-k.
+
+Every hypothesis draws from a random stream of its own, made from (seed, number of the sentence, number of the sample).
+A sentence therefore gets the same samples alone and in any batch, and its third sample does not depend on how many are
+drawn. When a corpus is cut into batches, give each sentence its number in the corpus as `numbers`.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from saccade.decoding.constraints import Constraints, Prefix
+from saccade.decoding.hypothesis import Hypothesis
+from saccade.decoding.stepper import State, Stepper
+from saccade.decoding.walk import walk
+from saccade.errors import ConfigError
+
+FIRST_LOOK = 256
+"""So many tokens hold most nuclei; only the rows whose nucleus is wider pay for sorting the whole vocabulary."""
+
+
+@dataclass(frozen=True)
+class SamplingConfig:
+    samples: int = 1
+    temperature: float = 1.0  # below 1 sharper, above 1 flatter
+    top_k: int | None = None  # only the k likeliest tokens
+    top_p: float = 1.0  # only the nucleus that holds this share of the probability
+
+    def __post_init__(self) -> None:
+        if self.samples < 1:
+            raise ConfigError(f"samples is {self.samples}: draw at least 1 per sentence.")
+        if not self.temperature > 0:
+            raise ConfigError(
+                f"temperature is {self.temperature}: it must be above 0; for no chance at all, search greedily."
+            )
+        if self.top_k is not None and self.top_k < 1:
+            raise ConfigError(f"top_k is {self.top_k}: keep at least 1 token, or leave it out to keep all.")
+        if not 0 < self.top_p <= 1:
+            raise ConfigError(f"top_p is {self.top_p}: it is a share of the probability, above 0 and at most 1 (all).")
+
+
+def sample(
+    stepper: Stepper[State],
+    memory: Any,
+    begin: Tensor,
+    config: SamplingConfig,
+    *,
+    eos: int,
+    pad: int,
+    longest: Tensor | int,
+    seed: int,
+    numbers: Tensor | None = None,
+    prefix: Prefix | None = None,
+) -> list[list[Hypothesis]]:
+    """`config.samples` hypotheses per sentence, in the order drawn; `begin` and `longest` as in greedy search.
+
+    Their log-probabilities are the model's own, before temperature and cuts, and so compare with a beam's.
+    """
+    constraints = Constraints.of(begin, eos, pad, longest, prefix)
+    order = torch.arange(len(begin)) if numbers is None else numbers
+    uniform = _streams(seed, order.tolist(), config.samples, constraints.limit.tolist())
+
+    def drawn(log_probs: Tensor, rows: Tensor, position: int) -> Tensor:
+        log_probs = log_probs.index_fill(1, torch.tensor([pad], device=log_probs.device), -torch.inf)
+        return draw(log_probs, uniform[rows, position].to(log_probs.device), config)
+
+    paths = walk(stepper, memory, begin, drawn, constraints, copies=config.samples)
+    return [paths[row : row + config.samples] for row in range(0, len(paths), config.samples)]
+
+
+def draw(logits: Tensor, uniform: Tensor, config: SamplingConfig) -> Tensor:
+    """One token a row (N,) from logits (N, V), by where `uniform` (N,) in [0, 1) falls in the cut distribution."""
+    logits = logits / config.temperature
+    vocabulary = logits.shape[1]
+    if config.top_k is not None:
+        value, token = logits.topk(min(config.top_k, vocabulary))
+        return _pick(value.softmax(1), token, uniform, config.top_p)
+    share = logits.softmax(1)
+    if config.top_p == 1:
+        return _pick(share, torch.arange(vocabulary, device=share.device).expand_as(share), uniform, 1.0)
+    value, token = share.topk(min(FIRST_LOOK, vocabulary))
+    picked = _pick(value, token, uniform, config.top_p)
+    wider = (value.sum(1) < config.top_p).nonzero().squeeze(1)
+    if len(wider):
+        value, token = share[wider].sort(dim=1, descending=True, stable=True)
+        picked[wider] = _pick(value, token, uniform[wider], config.top_p)
+    return picked
+
+
+def _pick(share: Tensor, token: Tensor, uniform: Tensor, top_p: float) -> Tensor:
+    """The token whose stretch of the cumulative shares holds `uniform`; (N, C), likeliest first if top_p < 1."""
+    reached = share.cumsum(1)
+    mass = reached[:, -1]
+    if top_p < 1:
+        before = F.pad(reached[:, :-1], (1, 0))
+        mass = reached.masked_fill(before >= top_p, 0).amax(1)
+    # Strictly below the mass, so that a token of share 0 is never the answer.
+    target = (uniform * mass).minimum(mass.nextafter(torch.zeros_like(mass)))
+    place = torch.searchsorted(reached, target.unsqueeze(1), right=True)
+    return token.gather(1, place).squeeze(1)
+
+
+def _streams(seed: int, numbers: list[int], samples: int, limits: list[int]) -> Tensor:
+    """One row of numbers in [0, 1) per hypothesis, each from its own generator, as long as its limit."""
+    uniform = torch.zeros(len(numbers) * samples, max(limits, default=0))
+    generator = torch.Generator()
+    for row in range(len(uniform)):
+        sentence, drawing = divmod(row, samples)
+        name = f"{seed} {numbers[sentence]} {drawing}"
+        generator.manual_seed(int.from_bytes(hashlib.blake2b(name.encode(), digest_size=4).digest(), "big"))
+        uniform[row, : limits[sentence]] = torch.rand(limits[sentence], generator=generator)
+    return uniform
