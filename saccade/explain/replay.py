@@ -15,6 +15,7 @@ from saccade.data.axes import Tokens
 from saccade.data.batching import collate
 from saccade.data.phrasebook import Phrase, split_words
 from saccade.data.shards import TokenPairs
+from saccade.data.text import normalise
 from saccade.data.tokenizer import BOS, EOS, Tokenizer
 from saccade.errors import UserError
 from saccade.explain.alignment import corpus_alignment_error_rate, hard_alignment
@@ -25,12 +26,20 @@ from saccade.tasks.translation import TranslationTask
 END, BEGIN = "<end>", "<begin>"
 
 
-def look(task: TranslationTask, source: str, target: str | None = None, words: bool = True) -> list[AttentionMap]:
-    """The maps of every attention module for a sentence and its translation, by default the model's own."""
+def look(
+    task: TranslationTask, source: str, target: str | None = None, words: bool = True, only: str = "*"
+) -> list[AttentionMap]:
+    """The maps of the attention modules whose name matches, for a sentence and its translation, by default the model's own."""
+    if not source.strip():
+        raise UserError("an empty sentence was given: there is nothing to look at; give some words")
     if target is None:
         target = task.predict([source])[0].text
-    maps = replay(task, [(source, target)], words=words)[0]
+    pair = (normalise(source), normalise(target))
+    maps = replay(task, [pair], only, words)[0]
     if not maps:
+        names = [each.name for each in replay(task, [pair])[0]]
+        if names:
+            raise UserError(f"no attention of this model matches {only!r}: it has {', '.join(names)}")
         raise UserError("this model has no attention to look at (model.attention is none): train one that attends")
     return maps
 

@@ -24,6 +24,20 @@ class TranslationScores:
     def with_perplexity(self, perplexity: float) -> "TranslationScores":
         return replace(self, perplexity=perplexity)
 
+    def rows(self) -> list[tuple[str, str]]:
+        """Names and values for people."""
+        shown = [
+            ("sentences", f"{self.sentences:,}"),
+            ("BLEU", f"{self.bleu:.2f}"),
+            ("chrF", f"{self.chrf:.2f}"),
+            ("exact", f"{self.exact:.1f} %"),
+        ]
+        if self.perplexity is not None:
+            shown.append(("perplexity", f"{self.perplexity:.3f}"))
+        if self.alignment_error_rate is not None:
+            shown.append(("alignment error rate", f"{self.alignment_error_rate:.3f}"))
+        return [*shown, ("sacreBLEU signature", self.signature)]
+
     def to_dict(self) -> dict[str, Any]:
         values = asdict(self)
         values["by_length"] = [

@@ -70,6 +70,14 @@ class Translation:
     hypotheses: list[Hypothesis]
     alternatives: list[str]
 
+    def to_dict(self) -> dict[str, Any]:
+        texts = (self.text, *self.alternatives)
+        answers = [
+            {"text": text, "score": hypothesis.score, "log_prob": hypothesis.log_prob, "finished": hypothesis.finished}
+            for text, hypothesis in zip(texts, self.hypotheses, strict=True)
+        ]
+        return {"source": self.source, "translations": answers}
+
 
 class TranslationTask:
     unit = "tokens"

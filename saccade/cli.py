@@ -1,0 +1,274 @@
+"""The command line: each command parses its arguments, calls one function and prints what comes back.
+
+Results go to stdout, everything else to stderr. What a command needs is imported inside it, so that `--help` and shell
+completion stay quick.
+"""
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from saccade import __version__
+from saccade.errors import UserError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+START, RECIPES, RUNS = "Start here", "Recipes", "Trained runs"
+
+app = typer.Typer(
+    name="saccade",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Example: [bold]saccade train phrasebook-rnn --set train.minutes=3[/bold]",
+)
+
+
+def main() -> None:
+    """Run a command; a person's mistake ends in one sentence and an exit code, never in a traceback."""
+    try:
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:
+        # The reader has gone (`| head`); without this, Python would complain when it flushes stdout at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+
+
+def recipe_names(incomplete: str) -> list[tuple[str, str]]:
+    """What the shell offers after TAB."""
+    from saccade.recipe_files import recipes
+
+    return [(name, description) for name, description in recipes() if name.startswith(incomplete)]
+
+
+RecipeArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="RECIPE",
+        help="A name that `saccade recipes` lists, or the path of a YAML file.",
+        show_default=False,
+        autocompletion=recipe_names,
+    ),
+]
+SetOption = Annotated[
+    list[str],
+    typer.Option(
+        "--set",
+        metavar="PLACE=VALUE",
+        help="Change one setting, for example model.layers=4; may be repeated.",
+        default_factory=list,
+        show_default=False,
+    ),
+]
+RunArgument = Annotated[
+    Path, typer.Argument(metavar="RUN", help="The directory that `saccade train` wrote.", show_default=False)
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+Search = Literal["greedy", "beam", "sample"]
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"saccade {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def saccade(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and stop.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Train attention models on your own data, run them on your own machine, and look inside."""
+
+
+@app.command(rich_help_panel=START)
+def demo(
+    out: Annotated[Path, typer.Option(help="Where the two runs and the pictures go.")] = Path("runs/demo"),
+    minutes: Annotated[float, typer.Option(min=0.05, help="Minutes of training.")] = 2.5,
+) -> None:
+    """Train on the built-in corpus with and without attention, translate, draw the alignment."""
+    from saccade.demo import demo as show
+
+    show(out, minutes)
+
+
+@app.command("recipes", rich_help_panel=RECIPES)
+def list_recipes() -> None:
+    """List what can be trained, a line each."""
+    from saccade.recipe_files import recipes
+
+    if not sys.stdout.isatty():
+        for name, description in recipes():
+            print(f"{name}\t{description}")
+        return
+
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid("name", "description", padding=(0, 3))
+    for name, description in recipes():
+        table.add_row(Text(name, style="bold"), Text(description))
+    Console().print(table)
+
+
+@app.command(rich_help_panel=RECIPES)
+def check(recipe: RecipeArgument, changes: SetOption) -> None:
+    """Check a recipe and print all of its settings, defaults too."""
+    from saccade import config
+
+    print(config.load(recipe, changes).to_yaml(), end="")
+
+
+@app.command(rich_help_panel=RECIPES)
+def train(
+    recipe: RecipeArgument,
+    changes: SetOption,
+    out: Annotated[
+        Path | None, typer.Option(help="Directory of the run; runs/RECIPE unless given.", show_default=False)
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
+) -> None:
+    """Train a recipe. With several processes: torchrun -m saccade train ..."""
+    from saccade.training.start import train as start
+
+    print(start(recipe, changes, out, resume))
+
+
+@app.command(rich_help_panel=RECIPES)
+def compare(
+    recipe: RecipeArgument,
+    vary: Annotated[
+        list[str],
+        typer.Option(
+            metavar="PLACE=VALUE,...", help="Settings to compare, e.g. model.attention=none,dot; may be repeated."
+        ),
+    ],
+    changes: SetOption,
+    out: Annotated[Path, typer.Option(help="Where the runs, the table and the plot go.")] = Path("runs/compare"),
+    as_json: JsonOption = False,
+) -> None:
+    """Train a recipe with settings varied, every combination alike: a table and a plot."""
+    from saccade import compare as comparing
+
+    rows = comparing.compare(recipe, vary, changes, out)
+    comparing.plot(rows, out / "compare.png")
+    if as_json:
+        _print_json([vars(row) for row in rows])
+    else:
+        _print_columns(comparing.columns(rows))
+    typer.echo(f"plot: {out / 'compare.png'}", err=True)
+
+
+@app.command(rich_help_panel=RUNS)
+def predict(
+    run: RunArgument,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[INPUT]...", help="Sentences; lines of stdin unless given.", show_default=False),
+    ] = None,
+    search: Annotated[
+        Search | None, typer.Option(help="How to search; the recipe's way unless given.", show_default=False)
+    ] = None,
+    beam: Annotated[int | None, typer.Option(min=1, help="Width of the beam.", show_default=False)] = None,
+    best: Annotated[int, typer.Option(min=1, help="How many answers for each input.")] = 1,
+    as_json: JsonOption = False,
+) -> None:
+    """Translate: a line in, a line out."""
+    import saccade as library
+
+    lines = inputs or [line.rstrip("\n") for line in sys.stdin]
+    decode = {name: value for name, value in {"search": search, "beam": beam}.items() if value is not None}
+    answers = library.load(run).predict(lines, best=best, **decode)
+    if as_json:
+        _print_json([answer.to_dict() for answer in answers])
+        return
+    for answer in answers:
+        for text in (answer.text, *answer.alternatives):
+            print(text)
+
+
+@app.command(rich_help_panel=RUNS)
+def evaluate(
+    run: RunArgument,
+    split: Annotated[Literal["valid", "test"], typer.Option(help="Which held-out examples.")] = "test",
+    search: Annotated[
+        Search | None, typer.Option(help="How to search; the recipe's way unless given.", show_default=False)
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure a run on examples it has not seen."""
+    import saccade as library
+
+    scores = library.load(run).evaluate(split, **({} if search is None else {"search": search}))
+    if as_json:
+        _print_json(scores.to_dict())
+        return
+    _print_columns([("measure", [name for name, _ in scores.rows()]), ("value", [value for _, value in scores.rows()])])
+    headings = ("words in the source", "sentences", "BLEU", "exact %")
+    cells = [[label, f"{count:,}", f"{bleu:.1f}", f"{exact:.1f}"] for label, count, bleu, exact in scores.by_length]
+    _print_columns([(heading, [row[index] for row in cells]) for index, heading in enumerate(headings)])
+
+
+@app.command(rich_help_panel=RUNS)
+def look(
+    run: RunArgument,
+    source: Annotated[str, typer.Argument(metavar="INPUT", help="A sentence.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="The file to write: .png, .svg, .html or .json.")] = Path("attention.png"),
+    target: Annotated[
+        str | None, typer.Option(help="A given translation instead of the model's own.", show_default=False)
+    ] = None,
+    only: Annotated[str, typer.Option(help="Modules to show, by pattern, e.g. 'decoder.*cross*'.")] = "*",
+    subwords: Annotated[
+        bool, typer.Option("--subwords", help="Show the model's tokens instead of whole words.")
+    ] = False,
+) -> None:
+    """Draw what each word looked at."""
+    import saccade as library
+    from saccade.explain.maps import save
+
+    maps = library.load(run).look(source, target, words=not subwords, only=only)
+    save(maps, out, title=source)
+    print(out)
+
+
+def _print_json(values: object) -> None:
+    import json
+
+    print(json.dumps(values, ensure_ascii=False, indent=1))
+
+
+def _print_columns(columns: list[tuple[str, list[str]]]) -> None:
+    """A table on a terminal, tab-separated lines elsewhere."""
+    if not sys.stdout.isatty():
+        print("\t".join(heading for heading, _ in columns))
+        for row in zip(*(cells for _, cells in columns), strict=True):
+            print("\t".join(row))
+        return
+    from rich.console import Console
+
+    Console().print(_table(columns))
+
+
+def _table(columns: list[tuple[str, list[str]]]) -> "Table":
+    from rich.table import Table
+
+    table = Table()
+    for index, (heading, _) in enumerate(columns):
+        table.add_column(heading, justify="left" if index == 0 else "right")
+    for row in zip(*(cells for _, cells in columns), strict=True):
+        table.add_row(*row)
+    return table

@@ -1,0 +1,106 @@
+"""`saccade demo`: the lectures' first experiment on the built-in corpus, in a few minutes.
+
+Two recurrent translators, equal but for attention, are trained side by side, each on one core. Without attention the whole sentence must
+pass through one vector, and long sentences fail; with attention they do not.
+"""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from saccade.data.phrasebook import LECTURE_SENTENCE
+from saccade.errors import UserError
+from saccade.explain.maps import save
+from saccade.run import Run
+from saccade.tasks.scores import TranslationScores
+from saccade.training.checkpoint import RunDirectory
+
+RECIPE = "phrasebook-rnn"
+KINDS = {"without attention": "none", "with attention": "additive"}
+
+
+def demo(out: Path, minutes: float) -> None:
+    """Trains both (unless they are there already), compares them, translates, and draws what was attended to."""
+    notes, results = Console(stderr=True, highlight=False), Console(highlight=False)
+    paths = {kind: out / kind.replace(" ", "-") for kind in KINDS}
+    _train_side_by_side(paths, minutes, notes)
+    runs = {kind: Run(path) for kind, path in paths.items()}
+    notes.print("Translating 1,000 sentences that neither has seen …")
+    scores = {kind: run.evaluate("test", search="greedy") for kind, run in runs.items()}
+    results.print(_by_length(scores))
+    attending = runs["with attention"]
+    aligned = scores["with attention"].alignment_error_rate
+    if aligned is not None:
+        results.print(
+            f"Alignment error rate of the attention, against the gold word alignment: {aligned:.2f} (0 is perfect)\n"
+        )
+    unseen = [*(phrase.source for phrase in attending.task.corpus.test[:3]), LECTURE_SENTENCE.source]
+    for source, translation in zip(unseen, attending.predict(unseen), strict=True):
+        results.print(Text(f"  {source}\n  → {translation.text}\n"))
+    maps = attending.look(LECTURE_SENTENCE.source)
+    files = [out / f"alignment{ending}" for ending in (".png", ".html")]
+    for file in files:
+        save(maps, file, title=LECTURE_SENTENCE.source)
+    results.print(f"What each word looked at: {files[0]} (a picture) and {files[1]} (open it in a browser)")
+    results.print(_what_next(paths["with attention"]))
+
+
+def _train_side_by_side(paths: dict[str, Path], minutes: float, notes: Console) -> None:
+    waiting = {kind: path for kind, path in paths.items() if not _is_finished(path)}
+    if not waiting:
+        notes.print(
+            f"Both models are trained already (in {next(iter(paths.values())).parent}); delete that directory to start anew."
+        )
+        return
+    notes.print(f"Training {len(waiting)} translators side by side for about {minutes:g} minutes: {', '.join(waiting)}")
+    processes = {kind: subprocess.Popen(_command(kind, path, minutes)) for kind, path in waiting.items()}
+    try:
+        failed = [kind for kind, process in processes.items() if process.wait() != 0]
+    except KeyboardInterrupt:
+        for process in processes.values():
+            process.wait()
+        raise
+    if failed:
+        raise UserError(f"training {failed[0]} failed, see above; run the demo again to go on from the last checkpoint")
+
+
+def _command(kind: str, path: Path, minutes: float) -> Sequence[str]:
+    changes = [f"model.attention={KINDS[kind]}", f"train.minutes={minutes}", "train.threads=1"]
+    if RunDirectory(path).config.exists():
+        return [sys.executable, "-m", "saccade", "train", RECIPE, "--out", str(path), "--resume"]
+    settings = [argument for change in changes for argument in ("--set", change)]
+    return [sys.executable, "-m", "saccade", "train", RECIPE, "--out", str(path), *settings]
+
+
+def _is_finished(path: Path) -> bool:
+    state = RunDirectory(path).latest_state(lambda _: None)
+    return state is not None and state[1].finished
+
+
+def _by_length(scores: dict[str, TranslationScores]) -> Table:
+    """Exact match by sentence length, the two models side by side."""
+    table = Table(title="Sentences translated exactly right, by length", title_justify="left")
+    table.add_column("words in the source")
+    table.add_column("sentences", justify="right")
+    for kind in scores:
+        table.add_column(kind, justify="right")
+    rows = {label: count for each in scores.values() for label, count, _, _ in each.by_length}
+    exact = {kind: {label: value for label, _, _, value in each.by_length} for kind, each in scores.items()}
+    for label, count in rows.items():
+        table.add_row(label, str(count), *(f"{exact[kind][label]:.0f} %" for kind in scores))
+    total = next(iter(scores.values())).sentences
+    table.add_row("all", str(total), *(f"{each.exact:.0f} %" for each in scores.values()), style="bold")
+    return table
+
+
+def _what_next(path: Path) -> str:
+    return f"""
+What to try next:
+  saccade predict {path} "The old minister did not sign the contract."
+  saccade look {path} "The old minister did not sign the contract." --out look.html
+  saccade train translation --set data.source=my.en --set data.target=my.de --out my-run"""
