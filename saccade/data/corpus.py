@@ -1,0 +1,188 @@
+"""A parallel corpus as training needs it: tokenised pairs to train on, held-out text to judge by.
+
+A corpus is prepared once, into the run directory:
+
+    tokenizer.json      the vocabularies
+    held-out.jsonl      valid and test sentences, with their gold word alignment where it is known
+    tokens/train/       the training pairs, tokenised, to be mapped into memory
+
+so that a run can be gone on with, evaluated and moved without its files, and several processes read the same tokens.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from saccade.config import Config, ExistingFile
+from saccade.data.digits import reversed_digits
+from saccade.data.phrasebook import Phrase, phrases
+from saccade.data.shards import TokenPairs, write_shards
+from saccade.data.text import Pair, Report, read_pairs, split_pairs
+from saccade.data.tokenizer import Kind, Tokenizer, Vocabularies
+from saccade.errors import UserError
+from saccade.files import write_text
+
+SplitName = Literal["valid", "test"]
+Say = Callable[[str], None]
+
+
+class CorpusConfig(Config):
+    corpus: Literal["files", "phrasebook", "digits"] = Field(
+        "files", description="your own files, or a built-in corpus"
+    )
+    source: ExistingFile | None = Field(None, description="a text file, or a TSV or JSON-lines file with both sides")
+    target: ExistingFile | None = Field(None, description="the text file aligned with the source")
+    valid_source: ExistingFile | None = None
+    valid_target: ExistingFile | None = None
+    test_source: ExistingFile | None = None
+    test_target: ExistingFile | None = None
+    examples: int = Field(30_000, ge=10, description="built-in corpora: how many pairs to train on")
+    lowercase: bool = False
+    tokenizer: Kind = "bpe"
+    vocabulary: int | None = Field(
+        None, ge=5, description="at most so many tokens a vocabulary; chosen from the data unless given"
+    )
+    joint: bool = Field(True, description="one vocabulary for both sides")
+    longest: int = Field(250, ge=1, description="pairs with more tokens on a side are left out and counted")
+    batch_tokens: int = Field(4096, ge=1, description="tokens a batch, padding included, on its larger side")
+
+    @model_validator(mode="after")
+    def _files_are_named(self) -> "CorpusConfig":
+        if self.corpus == "files" and self.source is None:
+            raise ValueError(
+                "name your files: --set data.source=FILE --set data.target=FILE, or take data.corpus=phrasebook"
+            )
+        if (self.valid_source is None) != (self.test_source is None):
+            raise ValueError("give both valid_source and test_source, or neither: then both are cut from the corpus")
+        return self
+
+
+@dataclass(frozen=True)
+class Corpus:
+    vocabularies: Vocabularies
+    train: TokenPairs
+    valid: list[Phrase]
+    test: list[Phrase]
+
+    def held_out(self, split: SplitName) -> list[Phrase]:
+        return self.valid if split == "valid" else self.test
+
+    @property
+    def has_alignments(self) -> bool:
+        return any(phrase.alignment for phrase in self.test)
+
+
+def prepare(config: CorpusConfig, directory: Path, seed: int, say: Say) -> Corpus:
+    """Reads, splits, learns the vocabularies, tokenises; everything is in `directory` afterwards."""
+    train, valid, test = _read(config, seed)
+    report = Report()
+    directory.mkdir(parents=True, exist_ok=True)
+    vocabularies = _learn(config, lambda: train(Report()))
+    vocabularies.save(directory / "tokenizer.json")
+    pairs = write_shards(
+        directory / "tokens" / "train",
+        vocabularies.encode_pairs(train(report), config.longest, report),
+        vocabulary_size=max(len(vocabularies.source), len(vocabularies.target)),
+    )
+    _save_held_out(directory / "held-out.jsonl", valid, test)
+    say(f"training pairs: {report.sentence()}; {len(valid):,} to validate and {len(test):,} to test")
+    say(_described(vocabularies))
+    return Corpus(vocabularies, pairs, valid, test)
+
+
+def reopen(directory: Path) -> Corpus:
+    """The corpus that `prepare` left there."""
+    valid, test = _load_held_out(directory / "held-out.jsonl")
+    vocabularies = Vocabularies.load(directory / "tokenizer.json")
+    return Corpus(vocabularies, TokenPairs.open(directory / "tokens" / "train"), valid, test)
+
+
+Reader = Callable[[Report], Iterator[Pair]]
+
+
+def _read(config: CorpusConfig, seed: int) -> tuple[Reader, list[Phrase], list[Phrase]]:
+    if config.corpus != "files":
+        return _built_in(config)
+    assert config.source is not None
+
+    def everything(report: Report) -> Iterator[Pair]:
+        assert config.source is not None
+        return read_pairs(config.source, config.target, lowercase=config.lowercase, report=report)
+
+    if config.valid_source is None or config.test_source is None:
+        split = split_pairs(everything, seed)
+        return split.train, _phrases(split.valid), _phrases(split.test)
+    valid = read_pairs(config.valid_source, config.valid_target, lowercase=config.lowercase)
+    test = read_pairs(config.test_source, config.test_target, lowercase=config.lowercase)
+    return everything, _phrases(valid), _phrases(test)
+
+
+def _built_in(config: CorpusConfig) -> tuple[Reader, list[Phrase], list[Phrase]]:
+    make = phrases if config.corpus == "phrasebook" else reversed_digits
+    pairs = [(phrase.source, phrase.target) for phrase in make("train", config.examples)]
+
+    def train(report: Report) -> Iterator[Pair]:
+        report.read += len(pairs)
+        return iter(pairs)
+
+    return train, make("valid", 500), make("test", 1000)
+
+
+def _phrases(pairs: Iterable[Pair]) -> list[Phrase]:
+    return [Phrase(source, target, ()) for source, target in pairs]
+
+
+def _learn(config: CorpusConfig, pairs: Callable[[], Iterable[Pair]]) -> Vocabularies:
+    size = config.vocabulary or _fitting_vocabulary(config, sum(1 for _ in pairs()))
+
+    def tokenizer(*sides: int) -> Tokenizer:
+        texts = (pair[side] for pair in pairs() for side in sides)
+        # A word that was seen once is better learned as an unknown one: so are all words that will come and are not in the vocabulary.
+        min_count = 2 if config.tokenizer == "words" and config.corpus == "files" else 1
+        return Tokenizer.train(texts, config.tokenizer, size, config.lowercase, min_count)
+
+    if config.joint:
+        both = tokenizer(0, 1)
+        return Vocabularies(both, both)
+    return Vocabularies(tokenizer(0), tokenizer(1))
+
+
+def _fitting_vocabulary(config: CorpusConfig, pairs: int) -> int:
+    """Subwords should each be seen often enough to be learned: a few thousand for a small corpus, 32,000 for a large one."""
+    if config.tokenizer != "bpe":
+        return 50_000
+    return min(max(1000, 1000 * round(pairs / 4000)), 32_000)
+
+
+def _described(vocabularies: Vocabularies) -> str:
+    kind = vocabularies.source.kind
+    if vocabularies.joint:
+        return f"one vocabulary of {len(vocabularies.source):,} tokens ({kind}) for both sides"
+    return f"vocabularies of {len(vocabularies.source):,} and {len(vocabularies.target):,} tokens ({kind})"
+
+
+def _save_held_out(path: Path, valid: list[Phrase], test: list[Phrase]) -> None:
+    rows = [
+        {"split": split, "source": phrase.source, "target": phrase.target, "alignment": phrase.alignment}
+        for split, part in (("valid", valid), ("test", test))
+        for phrase in part
+    ]
+    write_text(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+
+
+def _load_held_out(path: Path) -> tuple[list[Phrase], list[Phrase]]:
+    parts: dict[str, list[Phrase]] = {"valid": [], "test": []}
+    try:
+        for line in path.read_text(encoding="utf-8").split("\n")[:-1]:
+            row = json.loads(line)
+            links = tuple((int(source), int(target)) for source, target in row["alignment"])
+            parts[row["split"]].append(Phrase(row["source"], row["target"], links))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(
+            f"{path} cannot be read ({error}): this run is not complete; copy it again or train it anew"
+        ) from None
+    return parts["valid"], parts["test"]
