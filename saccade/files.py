@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from saccade.errors import UserError
@@ -23,7 +23,8 @@ def replacing(path: Path) -> Iterator[Path]:
             f"{path} cannot be written ({error.strerror or error}): choose another place or free some space"
         ) from error
     finally:
-        aside.unlink(missing_ok=True)
+        with suppress(OSError):
+            aside.unlink(missing_ok=True)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -24,6 +24,7 @@ from tokenizers import Regex, models, pre_tokenizers, trainers
 
 from saccade.data.text import Pair, Report
 from saccade.errors import ConfigError, UserError
+from saccade.files import write_text
 
 Kind = Literal["bpe", "words", "characters"]
 SPECIAL = ("<pad>", "<bos>", "<eos>", "<unk>")
@@ -207,13 +208,10 @@ class Vocabularies:
             raise UserError(f"No pair has at most {longest:,} tokens on each side; allow longer pairs.")
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        path = Path(path)
         content = {"version": 1, "source": json.loads(self.source.to_json())}
         if not self.joint:
             content["target"] = json.loads(self.target.to_json())
-        aside = path.with_name(f".{path.name}.{os.getpid()}.part")
-        aside.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
-        os.replace(aside, path)
+        write_text(Path(path), json.dumps(content, ensure_ascii=False))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Vocabularies":

@@ -9,9 +9,7 @@ Axis legend: H heads, Q queries, K keys.
 """
 
 import json
-import os
 import re
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -24,6 +22,7 @@ from torch import Tensor
 
 from saccade.data.axes import Axis, Grid, Steps, Tokens
 from saccade.errors import UserError
+from saccade.files import replacing
 
 ENDINGS = (".png", ".svg", ".html", ".json")
 
@@ -145,7 +144,8 @@ def save(
     else:
         values = {"title": title, "maps": [each.to_dict() for each in maps]}
         content = json.dumps(values, ensure_ascii=False).encode("utf-8", "replace")
-    _write(path, content)
+    with replacing(path) as aside:
+        aside.write_bytes(content)
 
 
 def labels(axis: Axis) -> list[str]:
@@ -206,18 +206,3 @@ def _axis_from_dict(values: Mapping[str, Any]) -> Axis:
     if kind == "grid":
         return Grid(int(values["rows"]), int(values["columns"]), tuple(map(str, values["extra"])))
     raise ValueError(f"an axis is tokens, steps or grid, not {kind!r}")
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Write beside the file, then rename: whoever reads it sees the old content or the new, never half."""
-    aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            aside.write_bytes(content)
-            os.replace(aside, path)
-        finally:
-            aside.unlink(missing_ok=True)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise UserError(f"Cannot write {str(path)!r} ({reason}): choose a file name you may write to.") from error
