@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from saccade.config import Config as BaseConfig
 from saccade.config import Recipe
@@ -28,6 +27,7 @@ from saccade.data.text import normalise
 from saccade.data.tokenizer import BOS, EOS, PAD
 from saccade.decoding import BeamConfig, Hypothesis, Prefix, SamplingConfig, beam_search, greedy_search, sample
 from saccade.errors import UserError
+from saccade.layers.cross_entropy import linear_cross_entropy
 from saccade.tasks.scores import TranslationScores, score_translations
 from saccade.tasks.task import Loss, Objective, Validation, trainable
 
@@ -117,21 +117,25 @@ class TranslationTask:
         return f"{len(work)} pairs, the first: {first!r}"
 
     def _loss(self, batch: PairBatch) -> Loss:
-        logits, words, log_prob = self._logits(batch)
-        smoothing = self.recipe.objective.label_smoothing
-        total = F.cross_entropy(logits, words, reduction="sum", label_smoothing=smoothing)
-        plain = -F.cross_entropy(logits.detach(), words, reduction="none")
+        readouts, words, log_prob = self._readouts(batch)
+        total, nll = linear_cross_entropy(readouts, self.output, words, self.recipe.objective.label_smoothing)
         if log_prob.dim():
-            advantage = plain - plain.mean()
+            advantage = nll.mean() - nll
             total = total - self.recipe.objective.reinforce * (advantage * log_prob[batch.target_out != PAD]).sum()
-        return Loss(total, len(words), {"cross-entropy": float(-plain.sum())})
+        return Loss(total, len(words), {"cross-entropy": float(nll.sum())})
 
-    def _logits(self, batch: PairBatch) -> tuple[Tensor, Tensor, Tensor]:
-        """Logits (tokens, V) of the words that are not padding, those words (tokens,), and attention's log-probability."""
+    def _readouts(self, batch: PairBatch) -> tuple[Tensor, Tensor, Tensor]:
+        """Readouts (tokens, D) of the words that are not padding, those words (tokens,), and attention's log-probability."""
         encoded = self.model.encode(batch.source, batch.source_lengths)  # type: ignore[operator]
         readouts, log_prob = self.model.read(encoded, batch.target_in)  # type: ignore[operator]
         real = batch.target_out != PAD
-        return self.model.output(readouts[real]), batch.target_out[real], log_prob  # type: ignore[operator]
+        return readouts[real], batch.target_out[real], log_prob
+
+    @property
+    def output(self) -> nn.Linear:
+        layer = self.model.output
+        assert isinstance(layer, nn.Linear)
+        return layer
 
     # Judging
 
@@ -155,8 +159,8 @@ class TranslationTask:
         )
         total, count = 0.0, 0
         for indices in TokenBatches(*pairs.lengths, tokens_per_batch=4096, shuffle=False).epoch(0):
-            logits, words, _ = self._logits(collate(pairs, indices))
-            total += float(F.cross_entropy(logits, words, reduction="sum"))
+            readouts, words, _ = self._readouts(collate(pairs, indices))
+            total += float(linear_cross_entropy(readouts, self.output, words)[0])
             count += len(words)
         return math.exp(min(total / max(count, 1), 100.0))
 

@@ -1,0 +1,67 @@
+"""The last layer and its loss in one: cross-entropy with label smoothing over a large vocabulary, without ever holding all logits.
+
+    logits = h Wᵀ + b
+    nll = logsumexp(logits) - logits[target]
+    loss = (1 - ε) nll + ε (logsumexp(logits) - mean(logits))          as torch.nn.functional.cross_entropy with label_smoothing
+
+The gradient of the logits, softmax - (1 - ε) onehot - ε/V, is known as soon as the loss is. So each chunk of tokens gives its part of the
+gradients of h, W and b on the way forward, in the same memory, and its logits are forgotten.
+
+Axis legend: N tokens, D features, V vocabulary.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+CHUNK_ELEMENTS = 2**20  # logits held at once: few enough to stay in a cache, enough rows for a fast matmul
+
+
+def linear_cross_entropy(
+    hidden: Tensor, layer: nn.Linear, targets: Tensor, label_smoothing: float = 0.0
+) -> tuple[Tensor, Tensor]:
+    """The smoothed loss summed over all tokens, and the plain negative log-likelihood of each (N,), which carries no gradient."""
+    return _LinearCrossEntropy.apply(
+        hidden, layer.weight, layer.bias, targets, label_smoothing, torch.is_grad_enabled()
+    )
+
+
+class _LinearCrossEntropy(Function):
+    @staticmethod
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, smoothing: float, with_gradient: bool
+    ) -> tuple[Tensor, Tensor]:
+        words = len(weight)
+        rows = max(1, CHUNK_ELEMENTS // words)
+        nll, total = hidden.new_empty(len(hidden)), hidden.new_zeros(())
+        gradients = (
+            (torch.empty_like(hidden), torch.zeros_like(weight), torch.zeros_like(bias)) if with_gradient else None
+        )
+        for start in range(0, len(hidden), rows):
+            chunk = slice(start, start + rows)
+            h, target = hidden[chunk], targets[chunk, None]
+            logits = torch.addmm(bias, h, weight.t())  # (rows, V)
+            logits -= logits.amax(1, keepdim=True)
+            target_logit, mean_logit = logits.gather(1, target), logits.mean(1, keepdim=True)
+            sums = logits.exp_().sum(1, keepdim=True)
+            log_sums = sums.log()
+            nll[chunk] = (log_sums - target_logit).squeeze(1)
+            total += (log_sums - (1 - smoothing) * target_logit - smoothing * mean_logit).sum()
+            if gradients is not None:
+                gradient = logits.div_(sums).sub_(smoothing / words)
+                gradient.scatter_add_(1, target, gradient.new_full((1, 1), smoothing - 1).expand_as(target))
+                torch.mm(gradient, weight, out=gradients[0][chunk])
+                gradients[1].addmm_(gradient.t(), h)
+                gradients[2].add_(gradient.sum(0))
+        if gradients is not None:
+            ctx.save_for_backward(*gradients)
+        ctx.mark_non_differentiable(nll)
+        return total, nll
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, total: Tensor, nll: Tensor) -> tuple[Tensor | None, ...]:
+        return *(gradient * total for gradient in ctx.saved_tensors), None, None, None

@@ -1,0 +1,48 @@
+"""The chunked last layer against torch's cross_entropy."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from saccade.layers import cross_entropy
+from saccade.layers.cross_entropy import linear_cross_entropy
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("chunk", [1, 70, 2**20])
+def test_equals_torchs_loss_and_gradients(smoothing, chunk, monkeypatch):
+    monkeypatch.setattr(cross_entropy, "CHUNK_ELEMENTS", chunk)
+    torch.manual_seed(0)
+    layer, targets = nn.Linear(5, 11).double(), torch.randint(0, 11, (17,))
+    ours, theirs = (
+        torch.randn(17, 5, generator=torch.Generator().manual_seed(1)).double().requires_grad_() for _ in "ab"
+    )
+    total, nll = linear_cross_entropy(ours, layer, targets, smoothing)
+    (3 * total).backward()
+    got = [ours.grad, *(parameter.grad.clone() for parameter in layer.parameters())]
+    layer.zero_grad()
+    logits = layer(theirs)
+    expected = F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing)
+    (3 * expected).backward()
+    torch.testing.assert_close(total, expected, atol=1e-10, rtol=0)
+    torch.testing.assert_close(nll, F.cross_entropy(logits, targets, reduction="none").detach(), atol=1e-10, rtol=0)
+    for mine, other in zip(got, [theirs.grad, *(parameter.grad for parameter in layer.parameters())], strict=True):
+        torch.testing.assert_close(mine, other, atol=1e-10, rtol=0)
+    assert not nll.requires_grad
+
+
+def test_large_logits_do_not_overflow():
+    layer = nn.Linear(2, 3)
+    total, _ = linear_cross_entropy(torch.full((4, 2), 1e4), layer, torch.tensor([0, 1, 2, 0]))
+    assert total.isfinite()
+
+
+def test_without_gradient_it_gives_the_same_loss():
+    torch.manual_seed(0)
+    layer, hidden, targets = nn.Linear(5, 11), torch.randn(6, 5), torch.randint(0, 11, (6,))
+    with torch.no_grad():
+        quiet, _ = linear_cross_entropy(hidden, layer, targets, 0.1)
+    loud, _ = linear_cross_entropy(hidden.requires_grad_(), layer, targets, 0.1)
+    assert torch.equal(quiet, loud.detach())
+    assert not quiet.requires_grad
