@@ -1,0 +1,48 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+torch.set_num_threads(1)  # tests are small: more threads only wait for each other
+
+TINY = [
+    "data.examples=200",
+    "model.hidden=16",
+    "model.embedding=8",
+    "train.steps=6",
+    "train.validate_every=3",
+    "train.checkpoint_every=2",
+    "train.threads=1",
+    "train.precision=fp32",
+    "decode.valid_sentences=5",
+]
+
+
+@pytest.fixture
+def saccade():
+    """Runs the command as a person would, in a process of its own."""
+
+    def run(*arguments: str, cwd: Path | None = None, stdin: str | None = None, env: dict[str, str] | None = None):
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", **(env or {})}
+        command = [sys.executable, "-m", "saccade", *map(str, arguments)]
+        return subprocess.run(
+            command, cwd=cwd, input=stdin, capture_output=True, text=True, env=environment, timeout=300
+        )
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def tiny_run(tmp_path_factory) -> Path:
+    """A run of a few steps on reversed digits: it knows nothing, but everything works."""
+    from saccade.training.start import train
+
+    return train("digits-rnn", TINY, tmp_path_factory.mktemp("runs") / "tiny")
+
+
+@pytest.fixture
+def tiny_settings() -> list[str]:
+    return list(TINY)

@@ -1,0 +1,109 @@
+"""The translation task: it learns, it looks where it should, and its output never depends on the batch."""
+
+import pytest
+import torch
+
+from saccade import load
+from saccade.config import load as load_recipe
+from saccade.data.phrasebook import phrases, split_words
+from saccade.data.tokenizer import Tokenizer
+from saccade.errors import UserError
+from saccade.explain.replay import replay
+from saccade.tasks.scores import score_translations
+from saccade.training.start import train
+
+
+@pytest.fixture(scope="module")
+def reverser(tmp_path_factory):
+    """Reverses digits after a few seconds of training."""
+    changes = [
+        "train.steps=350",
+        "train.validate_every=350",
+        "train.threads=1",
+        "train.precision=fp32",
+        "data.examples=5000",
+    ]
+    return load(train("digits-rnn", changes, tmp_path_factory.mktemp("runs") / "reverser"))
+
+
+def test_it_learns_to_reverse_and_its_attention_runs_backwards(reverser):
+    scores = reverser.evaluate("test", search="greedy")
+    assert scores.exact > 85
+    assert scores.alignment_error_rate < 0.25
+    weights = reverser.look("1 2 3 4 5 6", "6 5 4 3 2 1")[0].weights[0]
+    assert weights[:-1, :-1].argmax(1).tolist() == [5, 4, 3, 2, 1, 0]
+
+
+@pytest.mark.parametrize("search", ["greedy", "beam", "sample"])
+def test_output_never_depends_on_the_batch(reverser, search):
+    sources = [phrase.source for phrase in reverser.task.corpus.test[:40]]
+    together = [answer.text for answer in reverser.predict(sources, search=search, batch=64)]
+    small = [answer.text for answer in reverser.predict(sources, search=search, batch=3)]
+    assert together == small
+    if search != "sample":  # a sample belongs to the sentence's number
+        alone = [reverser.predict([source], search=search)[0].text for source in sources]
+        assert together == alone
+
+
+def test_a_forced_beginning_is_kept(reverser):
+    assert reverser.task.predict(["1 2 3"], prefixes=["9 9"])[0].text.startswith("9 9")
+
+
+def test_a_sentence_that_is_too_long_is_refused_not_cut(reverser):
+    with pytest.raises(UserError, match="at most 250"):
+        reverser.predict(["1 " * 300])
+
+
+def test_perplexity_is_that_of_a_plain_loop(reverser):
+    task, part = reverser.task, reverser.task.corpus.test[:7]
+    total, count = 0.0, 0
+    for phrase in part:
+        source = torch.tensor([[*task.vocabularies.source.encode(phrase.source), 2]])
+        target = torch.tensor([[1, *task.vocabularies.target.encode(phrase.target), 2]])
+        with torch.no_grad():
+            readouts, _ = task.model.read(task.model.encode(source, torch.tensor([source.shape[1]])), target[:, :-1])
+            log_probs = task.model.output(readouts).log_softmax(-1)
+        total -= float(log_probs[0].gather(1, target[0, 1:, None]).sum())
+        count += target.shape[1] - 1
+    assert task.perplexity(part) == pytest.approx(float(torch.tensor(total / count).exp()), rel=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["words", "bpe"])
+def test_a_maps_words_are_the_words_of_the_gold_alignment(kind):
+    part = phrases("train", 300)
+    tokenizer = Tokenizer.train([text for phrase in part for text in (phrase.source, phrase.target)], kind, 2000)
+    for phrase in part:
+        for text in (phrase.source, phrase.target):
+            assert tokenizer.words(tokenizer.encode(text)) == split_words(text)
+
+
+def test_replay_does_not_depend_on_the_batch(reverser):
+    pairs = [(phrase.source, phrase.target) for phrase in reverser.task.corpus.test[:5]]
+    together = replay(reverser.task, pairs)
+    for pair, maps in zip(pairs, together, strict=True):
+        alone = replay(reverser.task, [pair])[0]
+        assert abs(maps[0].weights - alone[0].weights).max() < 1e-5
+
+
+def test_hard_attention_gets_a_gradient_from_reinforce(tmp_path):
+    from saccade.tasks.translation import TranslationTask
+
+    recipe = load_recipe("digits-rnn", ["model.selection=hard", "data.examples=50"])
+    task = TranslationTask.prepare(recipe, tmp_path, print)
+    task.model.train()
+    loss = task.objectives()[0].loss(task.batch(task.epoch(0, 0, 1)[0]))
+    loss.total.backward()
+    gradient = task.model.decoder.attention.score.v.grad
+    assert gradient is not None
+    assert gradient.abs().sum() > 0
+
+
+def test_scores_are_sacrebleus():
+    import sacrebleu
+
+    outputs, references = ["the cat sat here", "a dog"], ["the cat sat there", "a dog runs"]
+    scores = score_translations(outputs, references)
+    assert scores.bleu == sacrebleu.corpus_bleu(outputs, [references]).score
+    assert scores.chrf == sacrebleu.corpus_chrf(outputs, [references]).score
+    assert scores.exact == 0.0
+    assert score_translations(["x"], ["x"]).exact == 100.0

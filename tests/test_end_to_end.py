@@ -1,0 +1,188 @@
+"""From the command line to files and back, as a person would use it."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from safetensors.torch import load_file
+
+import saccade as library
+from saccade.config import load, recipes
+
+
+def settings(values):
+    return [argument for value in values for argument in ("--set", value)]
+
+
+def made_up_corpus(folder, pairs=60):
+    chance = random.Random(1)
+    words = ["dog", "cat", "sees", "runs", "the", "a", "red", "small"]
+    lines = [" ".join(chance.choices(words, k=chance.randint(2, 7))) for _ in range(pairs)]
+    (folder / "my.en").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    (folder / "my.xx").write_text("".join(" ".join(reversed(line.split())) + "\n" for line in lines), encoding="utf-8")
+
+
+def test_a_persons_own_files_in_one_command(tmp_path, saccade):
+    made_up_corpus(tmp_path)
+    small = [
+        "data.source=my.en",
+        "data.target=my.xx",
+        "model.layers=1",
+        "model.width=16",
+        "model.heads=2",
+        "train.steps=4",
+        "data.vocabulary=300",
+    ]
+    done = saccade("train", "translation", *settings(small), "--out", "my-run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "my-run"
+    assert "to validate" in done.stderr
+    told = saccade("predict", "my-run", "the dog", cwd=tmp_path)
+    assert told.returncode == 0, told.stderr
+    assert len(told.stdout.splitlines()) == 1
+    (tmp_path / "my.en").unlink()  # a run needs its files no more
+    (tmp_path / "my-run").rename(tmp_path / "moved")
+    drawn = saccade("look", "moved", "the small dog", "--out", "x.png", cwd=tmp_path)
+    assert drawn.returncode == 0, drawn.stderr
+    assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_lines_of_stdin_come_back_as_lines(tiny_run, saccade):
+    done = saccade("predict", tiny_run, stdin="1 2 3\n\n4 5\n")
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.split("\n")) == 4
+    assert done.stdout.split("\n")[1] != "\n"
+
+
+def test_n_best_as_json(tiny_run, saccade):
+    done = saccade("predict", tiny_run, "1 2 3", "--best", "3", "--json")
+    answers = json.loads(done.stdout)[0]["translations"]
+    assert len(answers) == 3
+    assert [answer["score"] for answer in answers] == sorted((answer["score"] for answer in answers), reverse=True)
+
+
+def test_evaluate_tells_the_signature_and_the_alignment_error(tiny_run, saccade):
+    done = saccade("evaluate", tiny_run, "--json", "--search", "greedy")
+    scores = json.loads(done.stdout)
+    assert scores["signature"].startswith("nrefs:1")
+    assert 0 <= scores["alignment_error_rate"] <= 1
+    assert scores["sentences"] == 1000
+
+
+@pytest.mark.parametrize("ending", [".png", ".svg", ".html", ".json"])
+def test_look_writes_by_the_ending(tiny_run, tmp_path, ending):
+    from saccade.explain.maps import save
+
+    maps = library.load(tiny_run).look("1 2 3 4")
+    assert [each.name for each in maps] == ["decoder.attention"]
+    assert list(maps[0].keys.words) == ["1", "2", "3", "4", "<end>"]
+    save(maps, tmp_path / f"map{ending}")
+    assert (tmp_path / f"map{ending}").stat().st_size > 200
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["predict", "nowhere", "x"], 1, "nowhere is not there"),
+        (["look", "RUN", "1 2", "--out", "x.pdf"], 1, ".png, .svg, .html or .json"),
+        (["look", "RUN", " "], 1, "empty sentence"),
+        (["look", "RUN", "1 2", "--only", "encoder*"], 1, "decoder.attention"),
+        (["train", "digits-rnn", "--out", "RUN"], 2, "--resume"),
+        (["train", "digits-rnn", "--out", "RUN", "--resume", "--set", "model.hidden=32"], 2, "model.hidden=32"),
+        (["train", "translation"], 2, "data.source"),
+        (["train", "digit-rnn"], 2, "digits-rnn"),
+        (["compare", "digits-rnn", "--vary", "model.attention"], 2, "PLACE=VALUE"),
+        (["evaluate", "RUN", "--split", "train"], 2, "train"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_no_traceback(tiny_run, saccade, arguments, code, words, tmp_path):
+    done = saccade(*(str(tiny_run) if argument == "RUN" else argument for argument in arguments), cwd=tmp_path)
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    assert words in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_killed_at_any_moment_it_resumes_to_the_same_bits(tmp_path, tiny_settings, saccade):
+    steps = [*tiny_settings, "train.steps=40", "train.checkpoint_every=5", "train.validate_every=20"]
+    whole = saccade("train", "digits-rnn", *settings(steps), "--out", "whole", cwd=tmp_path)
+    assert whole.returncode == 0, whole.stderr
+    command = [sys.executable, "-m", "saccade", "train", "digits-rnn", *settings(steps), "--out", "killed"]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, stderr=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"}
+    )
+    while not list((tmp_path / "killed" / "state").glob("*.safetensors")) and process.poll() is None:
+        time.sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    again = saccade("train", "digits-rnn", "--out", "killed", "--resume", cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    first, second = (load_file(sorted((tmp_path / name / "state").glob("*"))[-1]) for name in ("whole", "killed"))
+    assert first.keys() == second.keys()
+    assert all(first[name].equal(second[name]) for name in first)
+    assert (tmp_path / "whole" / "model.safetensors").read_bytes() == (
+        tmp_path / "killed" / "model.safetensors"
+    ).read_bytes()
+
+
+def test_two_processes_train_as_one(tmp_path, tiny_settings):
+    steps = [*tiny_settings, "model.dropout=0.0", "train.log_every=1"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    torchrun = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc_per_node=2",
+        "--master_addr=127.0.0.1",
+        "--master_port=29541",
+    ]
+    for name, start in (("one", [sys.executable]), ("two", torchrun)):
+        command = [*start, "-m", "saccade", "train", "digits-rnn", *settings(steps), "--out", name]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+    losses = {}
+    for name in ("one", "two"):
+        lines = [json.loads(line) for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
+        losses[name] = [line["loss"] for line in lines if "loss" in line]
+    assert len(losses["one"]) == 6
+    assert losses["two"] == pytest.approx(losses["one"], rel=1e-5)
+
+
+def test_compare_makes_a_table_and_goes_on_where_it_was(tmp_path, tiny_settings, saccade):
+    command = ["compare", "digits-rnn", "--vary", "model.attention=none,dot", *settings(tiny_settings), "--out", "c"]
+    done = saccade(*command, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    rows = [line.split("\t") for line in done.stdout.splitlines()]
+    assert rows[0][0] == "model.attention"
+    assert [row[0] for row in rows[1:]] == ["none", "dot"]
+    assert (tmp_path / "c" / "compare.png").exists()
+    weights = (tmp_path / "c" / "none" / "model.safetensors").stat().st_mtime_ns
+    again = saccade(*command, cwd=tmp_path)
+    assert again.stdout == done.stdout
+    assert (tmp_path / "c" / "none" / "model.safetensors").stat().st_mtime_ns == weights
+
+
+def test_every_recipe_is_checked_whole(monkeypatch, tmp_path):
+    """Recipes that need files are given empty ones under the same names."""
+    monkeypatch.setenv("SACCADE_DATA", str(tmp_path))
+    (tmp_path / "multi30k").mkdir()
+    for split in ("train", "val", "test_2016_flickr"):
+        for language in ("en", "de", "fr"):
+            (tmp_path / "multi30k" / f"{split}.{language}.gz").touch()
+    own = tmp_path / "x.txt"
+    own.touch()
+    for name, description in recipes():
+        recipe = load(name, [f"data.source={own}"] if name == "translation" else [])
+        assert recipe.description == description
+        assert load(_written(tmp_path, recipe)).to_dict() == recipe.to_dict()
+
+
+def _written(folder, recipe):
+    path = folder / "again.yaml"
+    path.write_text(recipe.to_yaml(), encoding="utf-8")
+    return path
