@@ -94,7 +94,10 @@ class Attend(nn.Module):
             )
         lookup = Lookup(query, memory.prepared, memory.value, visible, band, bias, first_query)
         dropout = self.dropout if self.training else 0.0
-        route = self.route or routes.choose(self.score, self.selection, dropout, lookup)
+        if self.route is None:
+            route = routes.choose(self.score, self.selection, dropout, lookup)
+        else:
+            route = routes.require_fit(self.route, self.score, self.selection, dropout, lookup)
         if route is Route.EXPLICIT:
             alignment = self._align(lookup)
             if is_watched(self):

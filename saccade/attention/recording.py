@@ -11,13 +11,16 @@ so another thread that runs the same model is not recorded.
 Axis legend: B batch, H heads, Q queries, K keys.
 """
 
+import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from fnmatch import fnmatchcase
+from threading import Lock
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 
 class Recording(Mapping[str, list[Tensor]]):
@@ -55,22 +58,46 @@ class Recording(Mapping[str, list[Tensor]]):
         return len(self._calls)
 
 
+class _Uncompiled:
+    """Compiled models run uncompiled from the first recording to the end of the last: the compiler has one stance for all threads."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._inside = 0
+        self._stance = ExitStack()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._inside += 1
+            # Nothing is compiled in a process that never loaded the compiler, and loading it takes seconds.
+            if "torch._dynamo" in sys.modules:
+                self._stance.enter_context(torch.compiler.set_stance("force_eager"))
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                self._stance.close()
+
+
+_uncompiled = _Uncompiled()
 _watching: ContextVar[tuple[Recording, ...]] = ContextVar("saccade_watching", default=())
 
 
 @contextmanager
 def record_attention(model: nn.Module, only: str = "*") -> Iterator[Recording]:
     """Record every attention module of `model` whose path matches the pattern `only`. A compiled model runs uncompiled meanwhile."""
-    names = {
-        id(module): _readable(name) for name, module in model.named_modules() if fnmatchcase(_readable(name), only)
-    }
+    names: dict[int, str] = {}
+    for name, module in _paths(model):
+        if fnmatchcase(name, only):
+            names.setdefault(id(module), name)
     recording = Recording(names)
-    token = _watching.set((*_watching.get(), recording))
-    try:
-        with torch.compiler.set_stance("force_eager"):
+    with _uncompiled:
+        token = _watching.set((*_watching.get(), recording))
+        try:
             yield recording
-    finally:
-        _watching.reset(token)
+        finally:
+            _watching.reset(token)
 
 
 def is_watched(module: nn.Module) -> bool:
@@ -86,6 +113,9 @@ def record(module: nn.Module, weights: Tensor) -> None:
         recording.add(module, weights)
 
 
-def _readable(name: str) -> str:
-    """The module's path without what torch.compile and DistributedDataParallel put into it."""
-    return ".".join(part for part in name.split(".") if part not in ("_orig_mod", "module"))
+def _paths(module: nn.Module, path: str = "") -> Iterator[tuple[str, nn.Module]]:
+    """Every module by its path, without what torch.compile and DistributedDataParallel put into it; a shared one once per parent."""
+    yield path, module
+    for name, child in module.named_children():
+        wrapped = name == "_orig_mod" or isinstance(module, DistributedDataParallel)
+        yield from _paths(child, path if wrapped else f"{path}.{name}".lstrip("."))

@@ -99,6 +99,9 @@ def choose(score: Score, selection: Selection, dropout: float, lookup: Lookup) -
     """The fastest route that gives the explicit result. `dropout` is the rate in force now."""
     limits = thresholds(lookup.query)
     queries, keys = lookup.query.shape[-2], lookup.prepared.shape[-2]
+    if not all(isinstance(length, int) for length in (*lookup.query.shape, *lookup.prepared.shape)):
+        # Symbols: a graph that is exported for every length cannot ask how long its input is.
+        return Route.FUSED if fits_fused(score, selection, dropout, lookup) else Route.EXPLICIT
     if fits_blockwise(score, selection, dropout, lookup) and lookup.band is not None:
         window = _reach(lookup.band)
         if keys >= limits.block_keys and window <= limits.block_share * keys:
@@ -114,6 +117,22 @@ def choose(score: Score, selection: Selection, dropout: float, lookup: Lookup) -
     return Route.EXPLICIT
 
 
+def require_fit(route: Route, score: Score, selection: Selection, dropout: float, lookup: Lookup) -> Route:
+    """A route that somebody asked for, if it computes the same as the explicit one."""
+    fits = {
+        Route.EXPLICIT: True,
+        Route.FUSED: fits_fused(score, selection, dropout, lookup),
+        Route.CHUNKED: fits_chunked(score, selection),
+        Route.BLOCKWISE: fits_blockwise(score, selection, dropout, lookup),
+    }
+    if not fits[route]:
+        raise ValueError(
+            f"the {route.value} route cannot compute this attention ({score.name} score, {selection.name} selection, dropout {dropout}) "
+            f"or inputs of this kind: use the explicit route, or give none to have one chosen"
+        )
+    return route
+
+
 def fits_fused(score: Score, selection: Selection, dropout: float, lookup: Lookup) -> bool:
     """The kernel is for soft selection over a dot product of equal sizes; on a CPU torch has none with dropout or a learned bias."""
     return (
@@ -123,7 +142,7 @@ def fits_fused(score: Score, selection: Selection, dropout: float, lookup: Looku
         and lookup.prepared.shape[-1] == lookup.value.shape[-1]
         and not (lookup.bias is not None and lookup.bias.requires_grad)
         and 2 <= lookup.query.dim() <= 4
-        and lookup.query.dim() == lookup.prepared.dim() == lookup.value.dim()
+        and lookup.query.shape[:-2] == lookup.prepared.shape[:-2] == lookup.value.shape[:-2]
     )
 
 
@@ -160,7 +179,8 @@ def fused(score: Score, lookup: Lookup) -> Tensor:
         )
         mask = None if causal else lookup.mask()
     if lookup.bias is not None:
-        mask = lookup.bias if mask is None else lookup.bias.masked_fill(~mask, -torch.inf)
+        bias = lookup.bias.to(query.dtype)  # the kernel reads a bias of another dtype wrongly, without an error
+        mask = bias if mask is None else bias.masked_fill(~mask, -torch.inf)
     attended = F.scaled_dot_product_attention(
         _four_axes(query),
         _four_axes(lookup.prepared),
@@ -201,11 +221,11 @@ def blockwise(score: Score, lookup: Lookup) -> Tensor:
     around = (0, 0, band.before, band.after + end)
     prepared = _blocks(F.pad(lookup.prepared, around), span, block)  # (blocks, ..., span, D)
     value = _blocks(F.pad(lookup.value, around), span, block)
-    exists = torch.ones(1, length, dtype=torch.bool, device=query.device) if lookup.visible is None else lookup.visible
+    exists = torch.ones(*[1] * (lookup.query.dim() - 1), length, dtype=torch.bool, device=query.device)
+    if lookup.visible is not None:
+        exists = exists & lookup.visible
     exists = F.pad(exists, (band.before, band.after + end)).unfold(-1, span, block)  # (..., 1, blocks, span)
     exists = exists.movedim(-2, 0)  # (blocks, ..., 1, span)
-    if lookup.visible is None:
-        exists = exists.reshape(blocks, *[1] * (query.dim() - 2), span)
     inside = Band(before=0, after=band.before + band.after).visible(block, span, device=query.device)
     weights = masked_softmax(score(query, prepared), exists & inside)
     context = (weights @ value).movedim(0, -3)  # (..., blocks, block, D)

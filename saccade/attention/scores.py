@@ -132,7 +132,9 @@ class Cosine(DotProductScore):
         return self._unit(key)
 
     def _unit(self, vector: Tensor) -> Tensor:
-        return vector * torch.rsqrt(vector.square().sum(-1, keepdim=True) + self.epsilon)
+        # Half precision has neither room for the sum of squares nor a number as small as epsilon.
+        wide = vector.to(torch.promote_types(vector.dtype, torch.float32))
+        return (wide * torch.rsqrt(wide.square().sum(-1, keepdim=True) + self.epsilon)).to(vector.dtype)
 
 
 class HiddenLayerScore(Score):

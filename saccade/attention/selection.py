@@ -95,7 +95,7 @@ class LocalMonotonic(Selection):
 
     def __init__(self, reach: int = 10):
         super().__init__()
-        self.reach = reach
+        self.reach = _require_reach(reach, at_least=0)
 
     def forward(self, scores: Tensor, visible: Tensor | None, query: Tensor, first_query: int = 0) -> Alignment:
         step = torch.arange(first_query, first_query + scores.shape[-2], device=scores.device)
@@ -114,7 +114,7 @@ class LocalPredictive(Selection):
 
     def __init__(self, query_size: int, reach: int = 10, *, heads: int | None = None):
         super().__init__()
-        self.reach = reach
+        self.reach = _require_reach(reach, at_least=1)
         leading = () if heads is None else (heads,)
         bound = query_size**-0.5
         self.weight = nn.Parameter(torch.empty(*leading, query_size, query_size).uniform_(-bound, bound))
@@ -151,6 +151,12 @@ def _hide(scores: Tensor, visible: Tensor | None) -> Tensor:
 
 def _key_positions(scores: Tensor, start: int = 0) -> Tensor:
     return torch.arange(start, start + scores.shape[-1], device=scores.device)
+
+
+def _require_reach(reach: int, at_least: int) -> int:
+    if reach < at_least:
+        raise ValueError(f"the reach of a window to each side must be {at_least} or more; got {reach}")
+    return reach
 
 
 def _nothing_sampled(scores: Tensor) -> Tensor:
