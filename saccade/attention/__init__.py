@@ -1,6 +1,7 @@
 """The mechanism: score, select, sum. Imports torch and nothing of ours; every class is an nn.Module that works on its own."""
 
 from saccade.attention.attend import Attend, Attended, Memory
+from saccade.attention.local2d import LocalSelfAttention2d
 from saccade.attention.multihead import MultiHead
 from saccade.attention.positions import CalendarDay, Learned, Learned2d, RelativeBias, Rotary, Sinusoidal, Sinusoidal2d
 from saccade.attention.recording import Recording, record_attention
@@ -46,6 +47,7 @@ __all__ = [
     "Learned2d",
     "LocalMonotonic",
     "LocalPredictive",
+    "LocalSelfAttention2d",
     "Location",
     "Memory",
     "MultiHead",

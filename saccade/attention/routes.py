@@ -69,35 +69,35 @@ class Thresholds:
     """Where a route begins to pay."""
 
     fused_pairs: int  # Q·K of one head
-    fused_pairs_with_gradient: int
     chunk_elements: int  # hidden-layer numbers B·H·chunk·K·A held at once
-    block_keys: int  # shortest sequence worth cutting into blocks
-    block_share: float  # largest share of the keys that a window may span to be worth it
+    block_keys: int = 512  # shortest sequence worth cutting into blocks
+    block_share: float = 1 / 8  # largest share of the keys that a window may span to be worth it
 
 
-# Read off benchmarks/attention.py; a device and dtype that is not listed uses the nearest line.
-THRESHOLDS: dict[tuple[str, torch.dtype], Thresholds] = {
-    ("cpu", torch.float32): Thresholds(
-        fused_pairs=96 * 96, fused_pairs_with_gradient=128 * 128, chunk_elements=2**19, block_keys=256, block_share=0.5
-    ),
-    ("cpu", torch.float64): Thresholds(
-        fused_pairs=96 * 96, fused_pairs_with_gradient=128 * 128, chunk_elements=2**18, block_keys=256, block_share=0.5
-    ),
-    # Not measured here: on a GPU the fused kernel is taken at every length, and chunks are large enough to fill it.
-    ("cuda", torch.float32): Thresholds(
-        fused_pairs=0, fused_pairs_with_gradient=0, chunk_elements=2**26, block_keys=1024, block_share=0.25
-    ),
+# By device type, dtype, and whether a gradient will be asked for. Measured on a CPU with AVX-512, one thread (docs/results.md): the fused
+# kernel wins from 8 × 8 on, with a gradient from 4 × 4; chunks should fit the cache, and with a gradient they are visited twice.
+THRESHOLDS: dict[tuple[str, torch.dtype, bool], Thresholds] = {
+    ("cpu", torch.float32, False): Thresholds(fused_pairs=64, chunk_elements=2**21),
+    ("cpu", torch.float32, True): Thresholds(fused_pairs=16, chunk_elements=2**18),
+    ("cpu", torch.float64, False): Thresholds(fused_pairs=64, chunk_elements=2**20),
+    ("cpu", torch.float64, True): Thresholds(fused_pairs=16, chunk_elements=2**17),
+    # Not measured: on a GPU the fused kernel is taken at every length, and chunks are large enough to fill it.
+    ("cuda", torch.float32, False): Thresholds(fused_pairs=0, chunk_elements=2**26, block_keys=1024),
+    ("cuda", torch.float32, True): Thresholds(fused_pairs=0, chunk_elements=2**26, block_keys=1024),
 }
 
 
-def thresholds(query: Tensor) -> Thresholds:
-    device = query.device.type if (query.device.type, torch.float32) in THRESHOLDS else "cpu"
-    return THRESHOLDS.get((device, query.dtype), THRESHOLDS[device, torch.float32])
+def thresholds(lookup: Lookup) -> Thresholds:
+    """Those of this device and dtype; what is not listed uses the nearest line."""
+    device, dtype = lookup.query.device.type, lookup.query.dtype
+    device = device if (device, torch.float32, True) in THRESHOLDS else "cpu"
+    dtype = dtype if (device, dtype, True) in THRESHOLDS else torch.float32
+    return THRESHOLDS[device, dtype, _needs_gradient(lookup)]
 
 
 def choose(score: Score, selection: Selection, dropout: float, lookup: Lookup) -> Route:
     """The fastest route that gives the explicit result. `dropout` is the rate in force now."""
-    limits = thresholds(lookup.query)
+    limits = thresholds(lookup)
     queries, keys = lookup.query.shape[-2], lookup.prepared.shape[-2]
     if not all(isinstance(length, int) for length in (*lookup.query.shape, *lookup.prepared.shape)):
         # Symbols: a graph that is exported for every length cannot ask how long its input is.
@@ -106,12 +106,8 @@ def choose(score: Score, selection: Selection, dropout: float, lookup: Lookup) -
         window = _reach(lookup.band)
         if keys >= limits.block_keys and window <= limits.block_share * keys:
             return Route.BLOCKWISE
-    if fits_fused(score, selection, dropout, lookup):
-        gradient = torch.is_grad_enabled() and (
-            lookup.query.requires_grad or lookup.prepared.requires_grad or lookup.value.requires_grad
-        )
-        if queries * keys >= (limits.fused_pairs_with_gradient if gradient else limits.fused_pairs):
-            return Route.FUSED
+    if fits_fused(score, selection, dropout, lookup) and queries * keys >= limits.fused_pairs:
+        return Route.FUSED
     if fits_chunked(score, selection) and _hidden_elements(lookup) > limits.chunk_elements and queries > 1:
         return Route.CHUNKED
     return Route.EXPLICIT
@@ -195,7 +191,7 @@ def fused(score: Score, lookup: Lookup) -> Tensor:
 def chunked(explicit: Callable[[Lookup], tuple[Tensor, Tensor]], lookup: Lookup) -> tuple[Tensor, Tensor]:
     """The explicit route for a few queries at a time. Backward computes each chunk again instead of keeping its hidden layer."""
     queries = lookup.query.shape[-2]
-    size = max(1, thresholds(lookup.query).chunk_elements * queries // max(1, _hidden_elements(lookup)))
+    size = max(1, thresholds(lookup).chunk_elements * queries // max(1, _hidden_elements(lookup)))
     chunks = [lookup.rows(start, min(start + size, queries)) for start in range(0, queries, size)]
     if torch.is_grad_enabled():
         answers = [checkpoint(explicit, chunk, use_reentrant=False) for chunk in chunks]
@@ -227,14 +223,31 @@ def blockwise(score: Score, lookup: Lookup) -> Tensor:
     exists = F.pad(exists, (band.before, band.after + end)).unfold(-1, span, block)  # (..., 1, blocks, span)
     exists = exists.movedim(-2, 0)  # (blocks, ..., 1, span)
     inside = Band(before=0, after=band.before + band.after).visible(block, span, device=query.device)
-    weights = masked_softmax(score(query, prepared), exists & inside)
-    context = (weights @ value).movedim(0, -3)  # (..., blocks, block, D)
-    return context.flatten(-3, -2)[..., :length, :]
+    context = _inside_blocks(score, query, prepared, value, exists & inside)
+    return context.movedim(0, -3).flatten(-3, -2)[..., :length, :]  # (blocks, ..., block, D) -> (..., length, D)
 
 
 def block_size(band: Band) -> int:
-    """Blocks about as long as the window: shorter ones copy the keys too often, longer ones compute too many hidden scores."""
-    return max(32, min(_reach(band), 256))
+    """Half the window (measured): shorter blocks copy the keys too often, longer ones compute too many hidden scores."""
+    return max(32, min(_reach(band) // 2, 128))
+
+
+def _inside_blocks(score: Score, query: Tensor, prepared: Tensor, value: Tensor, visible: Tensor) -> Tensor:
+    """Dense attention in every block, by the fused kernel where the score allows it; it wants no more than four axes."""
+    if not isinstance(score, DotProductScore) or prepared.shape[-1] != value.shape[-1]:
+        return masked_softmax(score(query, prepared), visible) @ value
+    leading, query = query.shape[:-2], score.project_query(query)
+    if query.dim() > 4:
+        visible = visible.expand(*leading[:-1], *visible.shape[-3:]).flatten(0, -4)
+        query, prepared, value = (tensor.flatten(0, -4) for tensor in (query, prepared, value))
+    context = F.scaled_dot_product_attention(
+        _four_axes(query),
+        _four_axes(prepared),
+        _four_axes(value),
+        _four_axes(visible, batched=query.dim()),
+        scale=score.scale,
+    )
+    return context.reshape(*leading, *context.shape[-2:])
 
 
 def _blocks(padded: Tensor, size: int, step: int) -> Tensor:
@@ -250,6 +263,11 @@ def _reach(band: Band) -> int:
 
 def _rows(mask: Tensor | None, start: int, stop: int) -> Tensor | None:
     return mask if mask is None or mask.dim() < 2 or mask.shape[-2] == 1 else mask[..., start:stop, :]
+
+
+def _needs_gradient(lookup: Lookup) -> bool:
+    inputs = (lookup.query, lookup.prepared, lookup.value)
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
 
 
 def _hidden_elements(lookup: Lookup) -> int:

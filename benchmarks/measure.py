@@ -1,0 +1,118 @@
+"""How the benchmarks measure: time side by side in one run, peak memory in a process of its own, results as JSON and a table.
+
+Machines are noisy, so a time is only worth something next to another from the same minutes: `interleaved` runs all variants in turn,
+again and again, and takes medians. Read the ratios, not the seconds.
+"""
+
+import gc
+import importlib
+import json
+import os
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def interleaved(variants: Mapping[str, Callable[[], object]], repeats: int = 5) -> dict[str, float]:
+    """Median seconds of each variant. All run once to warm up, then `repeats` rounds, each round in the other direction."""
+    seconds: dict[str, list[float]] = {name: [] for name in variants}
+    for run in variants.values():
+        run()
+    for repeat in range(repeats):
+        for name in list(variants)[:: 1 if repeat % 2 == 0 else -1]:
+            gc.collect()
+            start = time.perf_counter()
+            variants[name]()
+            seconds[name].append(time.perf_counter() - start)
+    return {name: statistics.median(times) for name, times in seconds.items()}
+
+
+def peak_memory(function: str, *arguments: object) -> int:
+    """Bytes by which memory grows at its peak while the work runs, measured in a fresh process.
+
+    `function` is "module:name". It gets the arguments as text, prepares everything (that is the base line) and returns the work to be
+    measured as a callable.
+    """
+    command = [sys.executable, "-m", "benchmarks.measure", function, *map(str, arguments)]
+    finished = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parent.parent)
+    if finished.returncode:
+        raise RuntimeError(f"measuring the memory of {function} failed:\n{finished.stderr}")
+    return int(finished.stdout.split()[-1])
+
+
+def machine() -> dict[str, Any]:
+    """What the numbers were measured on."""
+    return {
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+    }
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write next to `path`, then rename: a reader never sees half a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    aside.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    aside.replace(path)
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """A Markdown table that also reads well as plain text; every column but the first is aligned to the right."""
+    cells = [[str(cell) for cell in row] for row in (header, *rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = []
+    for row in cells:
+        first, *others = zip(row, widths, strict=True)
+        lines.append(" | ".join([first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in others)]))
+    rule = " | ".join(["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])])
+    return "\n".join(f"| {line} |" for line in (lines[0], rule, *lines[1:]))
+
+
+def _processor() -> str:
+    """The processor's name: the kernel's where it tells, otherwise Python's guess."""
+    try:
+        described = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return platform.processor()
+    names = (line.split(":", 1)[1].strip() for line in described.splitlines() if line.startswith("model name"))
+    return next(names, platform.processor())
+
+
+def _peak() -> int:
+    """The most memory this process has held so far, in bytes.
+
+    Linux' own line first: getrusage there counts the process that started this one, until this one has outgrown it.
+    """
+    try:
+        status = Path("/proc/self/status").read_text(encoding="utf-8")
+    except OSError:
+        unit = 1 if sys.platform == "darwin" else 1024
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) * 1024
+
+
+def _measure_here(function: str, arguments: list[str]) -> int:
+    module, name = function.split(":")
+    work = getattr(importlib.import_module(module), name)(*arguments)
+    gc.collect()
+    base = _peak()
+    work()
+    return _peak() - base
+
+
+if __name__ == "__main__":
+    print(_measure_here(sys.argv[1], sys.argv[2:]))
