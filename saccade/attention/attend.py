@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from saccade.attention import routes
 from saccade.attention.recording import is_watched, record
 from saccade.attention.routes import Lookup, Route
-from saccade.attention.scores import Score
+from saccade.attention.scores import HiddenLayerScore, Score
 from saccade.attention.selection import Alignment, Selection, Soft
 from saccade.attention.visibility import Band
 
@@ -98,6 +98,10 @@ class Attend(nn.Module):
             route = routes.choose(self.score, self.selection, dropout, lookup)
         else:
             route = routes.require_fit(self.route, self.score, self.selection, dropout, lookup)
+        if route is Route.CHUNKED and torch.compiler.is_compiling():
+            route = (
+                Route.EXPLICIT
+            )  # the same numbers; how much of a graph to hold at a time is for its compiler to decide
         if route is Route.EXPLICIT:
             alignment = self._align(lookup)
             if is_watched(self):
@@ -105,14 +109,17 @@ class Attend(nn.Module):
             return Attended(self._sum(alignment.weights, lookup), alignment.log_prob)
         if is_watched(self):
             with torch.no_grad():
-                record(self, self._align(lookup).weights)
+                align = self._align_in_chunks if route is Route.CHUNKED else self._align
+                record(self, align(lookup).weights)
         if route is Route.CHUNKED:
-            return Attended(*routes.chunked(self._explicit, lookup))
+            return Attended(*routes.chunked(self._in_chunks, lookup))
         compute = routes.fused if route is Route.FUSED else routes.blockwise
         return Attended(compute(self.score, lookup), query.new_zeros(()))
 
     def _align(self, lookup: Lookup) -> Alignment:
-        scores = self.score(lookup.query, lookup.prepared)
+        return self._select(self.score(lookup.query, lookup.prepared), lookup)
+
+    def _select(self, scores: Tensor, lookup: Lookup) -> Alignment:
         if lookup.bias is not None:
             scores = scores + lookup.bias
         return self.selection(scores, lookup.mask(), lookup.query, lookup.first_query)
@@ -122,6 +129,11 @@ class Attend(nn.Module):
             F.dropout(weights, self.dropout, self.training) @ lookup.value
         )  # (..., Q, K) @ (..., K, D) -> (..., Q, D)
 
-    def _explicit(self, lookup: Lookup) -> tuple[Tensor, Tensor]:
-        weights, log_prob = self._align(lookup)
+    def _align_in_chunks(self, lookup: Lookup) -> Alignment:
+        assert isinstance(self.score, HiddenLayerScore)
+        elements = routes.thresholds(lookup).chunk_elements
+        return self._select(self.score.in_chunks(lookup.query, lookup.prepared, elements), lookup)
+
+    def _in_chunks(self, lookup: Lookup) -> tuple[Tensor, Tensor]:
+        weights, log_prob = self._align_in_chunks(lookup)
         return self._sum(weights, lookup), log_prob

@@ -75,16 +75,19 @@ class Thresholds:
 
 
 # By device type, dtype, and whether a gradient will be asked for. Measured on a CPU with AVX-512, one thread (docs/results.md): the fused
-# kernel wins from 8 × 8 on, with a gradient from 4 × 4; chunks should fit the cache, and with a gradient they are visited twice.
+# kernel wins from 8 × 8 on, with a gradient from 4 × 4; chunks should fit the cache.
 THRESHOLDS: dict[tuple[str, torch.dtype, bool], Thresholds] = {
-    ("cpu", torch.float32, False): Thresholds(fused_pairs=64, chunk_elements=2**21),
+    ("cpu", torch.float32, False): Thresholds(fused_pairs=64, chunk_elements=2**18),
     ("cpu", torch.float32, True): Thresholds(fused_pairs=16, chunk_elements=2**18),
-    ("cpu", torch.float64, False): Thresholds(fused_pairs=64, chunk_elements=2**20),
+    ("cpu", torch.float64, False): Thresholds(fused_pairs=64, chunk_elements=2**17),
     ("cpu", torch.float64, True): Thresholds(fused_pairs=16, chunk_elements=2**17),
     # Not measured: on a GPU the fused kernel is taken at every length, and chunks are large enough to fill it.
     ("cuda", torch.float32, False): Thresholds(fused_pairs=0, chunk_elements=2**26, block_keys=1024),
     ("cuda", torch.float32, True): Thresholds(fused_pairs=0, chunk_elements=2**26, block_keys=1024),
 }
+
+
+SCORES_HELD = 2**22  # B·H·Q·K scores of one part of the chunked route: 16 MB in single precision
 
 
 def thresholds(lookup: Lookup) -> Thresholds:
@@ -108,7 +111,7 @@ def choose(score: Score, selection: Selection, dropout: float, lookup: Lookup) -
             return Route.BLOCKWISE
     if fits_fused(score, selection, dropout, lookup) and queries * keys >= limits.fused_pairs:
         return Route.FUSED
-    if fits_chunked(score, selection) and _hidden_elements(lookup) > limits.chunk_elements and queries > 1:
+    if fits_chunked(score, selection, lookup) and _hidden_elements(lookup) > limits.chunk_elements and queries > 1:
         return Route.CHUNKED
     return Route.EXPLICIT
 
@@ -118,7 +121,7 @@ def require_fit(route: Route, score: Score, selection: Selection, dropout: float
     fits = {
         Route.EXPLICIT: True,
         Route.FUSED: fits_fused(score, selection, dropout, lookup),
-        Route.CHUNKED: fits_chunked(score, selection),
+        Route.CHUNKED: fits_chunked(score, selection, lookup),
         Route.BLOCKWISE: fits_blockwise(score, selection, dropout, lookup),
     }
     if not fits[route]:
@@ -142,8 +145,9 @@ def fits_fused(score: Score, selection: Selection, dropout: float, lookup: Looku
     )
 
 
-def fits_chunked(score: Score, selection: Selection) -> bool:
-    return isinstance(score, HiddenLayerScore) and not selection.samples
+def fits_chunked(score: Score, selection: Selection, lookup: Lookup) -> bool:
+    alike = lookup.query.shape[:-2] == lookup.prepared.shape[:-2]
+    return isinstance(score, HiddenLayerScore) and not selection.samples and alike
 
 
 def fits_blockwise(score: Score, selection: Selection, dropout: float, lookup: Lookup) -> bool:
@@ -189,14 +193,19 @@ def fused(score: Score, lookup: Lookup) -> Tensor:
 
 
 def chunked(explicit: Callable[[Lookup], tuple[Tensor, Tensor]], lookup: Lookup) -> tuple[Tensor, Tensor]:
-    """The explicit route for a few queries at a time. Backward computes each chunk again instead of keeping its hidden layer."""
+    """The explicit route for a part of the queries at a time, whose hidden layers in turn are computed in chunks that fit the cache.
+
+    Backward computes every part again, so that neither hidden layers nor all scores are ever held: B·K·A numbers and one part.
+    """
     queries = lookup.query.shape[-2]
-    size = max(1, thresholds(lookup).chunk_elements * queries // max(1, _hidden_elements(lookup)))
-    chunks = [lookup.rows(start, min(start + size, queries)) for start in range(0, queries, size)]
-    if torch.is_grad_enabled():
-        answers = [checkpoint(explicit, chunk, use_reentrant=False) for chunk in chunks]
-    else:
-        answers = [explicit(chunk) for chunk in chunks]
+    scores = max(1, lookup.prepared.numel() // lookup.prepared.shape[-1] * queries)  # B·H·Q·K
+    size = max(1, SCORES_HELD * queries // scores)
+    if size >= queries:
+        return explicit(lookup)
+    parts = [lookup.rows(start, min(start + size, queries)) for start in range(0, queries, size)]
+    answers = [
+        checkpoint(explicit, part, use_reentrant=False) if torch.is_grad_enabled() else explicit(part) for part in parts
+    ]
     contexts, log_probs = zip(*answers, strict=True)
     sampled = log_probs[0].dim() > 0
     return torch.cat(contexts, dim=-2), torch.cat(log_probs, dim=-1) if sampled else log_probs[0]

@@ -21,10 +21,13 @@ With `heads=H` every parameter has a leading head axis and inputs are (B, H, len
 Axis legend: B batch, H heads, Q queries, K keys, A hidden size of a score.
 """
 
-from typing import ClassVar
+from collections.abc import Iterator
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 
@@ -154,6 +157,50 @@ class HiddenLayerScore(Score):
     def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
         hidden = torch.tanh(self.project_query(query).unsqueeze(-2) + prepared.unsqueeze(-3))  # (..., Q, K, A)
         return torch.einsum("...qka,...a->...qk", hidden, self.v.squeeze(-1))
+
+    def in_chunks(self, query: Tensor, prepared: Tensor, elements: int) -> Tensor:
+        """The same scores with at most `elements` numbers of the hidden layer at a time, computed again for the gradient."""
+        return _ChunkedHiddenLayer.apply(self.project_query(query), prepared, self.v.squeeze(-1), elements)
+
+
+class _ChunkedHiddenLayer(Function):
+    """vᵀ tanh(query + key) for a few queries at a time, in one buffer that is used again and again."""
+
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, key: Tensor, v: Tensor, elements: int) -> Tensor:
+        ctx.save_for_backward(query, key, v)
+        ctx.elements = elements
+        scores = []
+        for _, hidden in _hidden_chunks(query, key, elements):
+            scores.append(torch.einsum("...qka,...a->...qk", hidden, v))
+        return torch.cat(scores, dim=-2)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        query, key, v = ctx.saved_tensors
+        of_query, of_key, of_v = torch.empty_like(query), torch.zeros_like(key), torch.zeros_like(v)
+        for rows, hidden in _hidden_chunks(query, key, ctx.elements):
+            arriving = gradient[..., rows, :, None]  # (..., rows, K, 1)
+            of_v += torch.einsum("...qka,...qk->...a", hidden, arriving.squeeze(-1)).sum_to_size(v.shape)
+            before_tanh = (
+                hidden.square_().neg_().add_(1.0).mul_(arriving)
+            )  # (1 - tanh²) · gradient; v comes after the sums
+            of_query[..., rows, :] = before_tanh.sum(-2)
+            of_key += before_tanh.sum(-3)
+        weight = v[..., None, :]
+        return of_query * weight, of_key * weight, of_v, None
+
+
+def _hidden_chunks(query: Tensor, key: Tensor, elements: int) -> Iterator[tuple[slice, Tensor]]:
+    """tanh(query + key) (..., rows, K, A) for one chunk of queries after another, always in the same memory."""
+    queries = query.shape[-2]
+    size = max(1, min(queries, elements // max(1, key.numel())))
+    buffer = key.new_empty(*key.shape[:-2], size, *key.shape[-2:])
+    for start in range(0, queries, size):
+        rows = slice(start, min(start + size, queries))
+        hidden = buffer[..., : rows.stop - start, :, :]
+        yield rows, torch.add(query[..., rows, None, :], key[..., None, :, :], out=hidden).tanh_()
 
 
 class Additive(HiddenLayerScore):
