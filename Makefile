@@ -33,13 +33,14 @@ imports: $(READY)  ## import-linter: imports go one way
 	@$(BIN)/lint-imports --no-cache > $(VENV)/imports.log || { cat $(VENV)/imports.log; exit 1; }
 
 unit: $(READY)  ## pytest, without the tests marked slow
-	@$(BIN)/pytest -m "not slow"
+	@$(BIN)/pytest -n auto --dist loadfile -m "not slow"
 
 slow: $(READY)  ## pytest, only the tests marked slow
 	@$(BIN)/pytest -m slow
 
 bench: $(READY)  ## measure speed and memory beside torch's own layers; writes benchmarks/results
 	@$(BIN)/python -m benchmarks.attention
+	@$(BIN)/python -m benchmarks.local2d
 
 clean:  ## remove the environment and everything built
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

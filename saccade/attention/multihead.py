@@ -74,26 +74,10 @@ class MultiHead(Attend):
         """Keys and values of each head (B, H, K, D / H); `first_key` is the position of the first one, for rotary positions."""
         return self._remember(self.key(key), self.value(key if value is None else value), first_key)
 
-    def recall(
-        self,
-        query: Tensor,
-        memory: Memory,
-        *,
-        visible: Tensor | None = None,
-        band: Band | None = None,
-        bias: Tensor | None = None,
-        first_query: int = 0,
-    ) -> Attended:
-        return self._recall(self.query(query), memory, visible, band, bias, first_query)
+    def recall(self, query: Tensor, memory: Memory, **how: Any) -> Attended:
+        return self._recall(self.query(query), memory, **how)
 
-    def _look_at_itself(
-        self,
-        x: Tensor,
-        visible: Tensor | None = None,
-        band: Band | None = None,
-        bias: Tensor | None = None,
-        first_query: int = 0,
-    ) -> Attended:
+    def _look_at_itself(self, x: Tensor, **how: Any) -> Attended:
         """Self-attention. Without a gradient the three projections are one matrix product, a few percent faster."""
         if torch.is_grad_enabled():
             query, key, value = self.query(x), self.key(x), self.value(x)
@@ -101,7 +85,7 @@ class MultiHead(Attend):
             layers = (self.query, self.key, self.value)
             biases = None if self.query.bias is None else torch.cat([layer.bias for layer in layers])
             query, key, value = F.linear(x, torch.cat([layer.weight for layer in layers]), biases).chunk(3, dim=-1)
-        return self._recall(query, self._remember(key, value, 0), visible, band, bias, first_query)
+        return self._recall(query, self._remember(key, value, 0), **how)
 
     def _remember(self, key: Tensor, value: Tensor, first_key: int) -> Memory:
         heads = self._split(key)
@@ -113,10 +97,11 @@ class MultiHead(Attend):
         self,
         query: Tensor,
         memory: Memory,
-        visible: Tensor | None,
-        band: Band | None,
-        bias: Tensor | None,
-        first_query: int,
+        *,
+        visible: Tensor | None = None,
+        band: Band | None = None,
+        bias: Tensor | None = None,
+        first_query: int = 0,
     ) -> Attended:
         """`recall` for a query that is projected already (B, Q, D)."""
         heads = self._split(query)

@@ -70,17 +70,17 @@ class Thresholds:
 
     fused_pairs: int  # Q·K of one head
     chunk_elements: int  # hidden-layer numbers B·H·chunk·K·A held at once
-    block_keys: int = 512  # shortest sequence worth cutting into blocks
-    block_share: float = 1 / 8  # largest share of the keys that a window may span to be worth it
+    block_keys: int  # shortest sequence worth cutting into blocks
+    block_share: float = 1 / 4  # largest share of the keys that a window may span to be worth it
 
 
 # By device type, dtype, and whether a gradient will be asked for. Measured on a CPU with AVX-512, one thread (docs/results.md): the fused
 # kernel wins from 8 × 8 on, with a gradient from 4 × 4; chunks should fit the cache.
 THRESHOLDS: dict[tuple[str, torch.dtype, bool], Thresholds] = {
-    ("cpu", torch.float32, False): Thresholds(fused_pairs=64, chunk_elements=2**18),
-    ("cpu", torch.float32, True): Thresholds(fused_pairs=16, chunk_elements=2**18),
-    ("cpu", torch.float64, False): Thresholds(fused_pairs=64, chunk_elements=2**17),
-    ("cpu", torch.float64, True): Thresholds(fused_pairs=16, chunk_elements=2**17),
+    ("cpu", torch.float32, False): Thresholds(fused_pairs=64, chunk_elements=2**18, block_keys=256),
+    ("cpu", torch.float32, True): Thresholds(fused_pairs=16, chunk_elements=2**18, block_keys=512),
+    ("cpu", torch.float64, False): Thresholds(fused_pairs=64, chunk_elements=2**17, block_keys=256),
+    ("cpu", torch.float64, True): Thresholds(fused_pairs=16, chunk_elements=2**17, block_keys=512),
     # Not measured: on a GPU the fused kernel is taken at every length, and chunks are large enough to fill it.
     ("cuda", torch.float32, False): Thresholds(fused_pairs=0, chunk_elements=2**26, block_keys=1024),
     ("cuda", torch.float32, True): Thresholds(fused_pairs=0, chunk_elements=2**26, block_keys=1024),

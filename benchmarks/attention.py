@@ -1,0 +1,319 @@
+"""Attention beside torch's own: time and peak memory by length, score and route; the lectures' complexity table, measured.
+
+    python -m benchmarks.attention            everything (make bench); about fifteen minutes on two cores
+    python -m benchmarks.attention lengths    one part: lengths, mechanism, additive, complexity, routes
+
+Every ratio comes from one interleaved run. Results go to benchmarks/results/attention.json, the picture to docs/images/complexity.png.
+"""
+
+import json
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from benchmarks.measure import RESULTS, interleaved, machine, peak_memory, table, write_json
+from saccade.attention import CAUSAL, Attend, Band, MultiHead, Route, ScaledDot, all_scores
+
+SIZE, HEADS = 128, 2
+LENGTHS = [64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384]
+TOKENS = 8192  # per batch, so that short lengths are measured in batches, as they are used
+
+
+class Plain(nn.Module):
+    """softmax(Q Kᵀ / √d) V as one would write it down."""
+
+    def __init__(self, layer: MultiHead):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Tensor) -> Tensor:
+        layer = self.layer
+        query, key, value = (layer._split(project(x)) for project in (layer.query, layer.key, layer.value))
+        weights = torch.softmax(query @ key.transpose(-2, -1) * query.shape[-1] ** -0.5, dim=-1)
+        return layer.output((weights @ value).transpose(1, 2).flatten(2))
+
+
+class Ours(nn.Module):
+    def __init__(self, layer: Attend, **how: Any):
+        super().__init__()
+        self.layer = layer
+        self.how = how
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x, x, **self.how).context
+
+
+class Torchs(nn.Module):
+    def __init__(self, layer: nn.MultiheadAttention):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x, x, x, need_weights=False)[0]
+
+
+def layers() -> dict[str, nn.Module]:
+    torch.manual_seed(0)
+    theirs = nn.MultiheadAttention(SIZE, HEADS, batch_first=True)
+    ours = MultiHead.from_torch(theirs)
+    return {"ours": Ours(ours), "torch.nn": Torchs(theirs), "plain": Plain(ours)}
+
+
+def forward(layer: nn.Module, x: Tensor) -> None:
+    layer.eval()
+    with torch.no_grad():
+        layer(x)
+
+
+def forward_backward(layer: nn.Module, x: Tensor) -> None:
+    layer.train()
+    layer(x).sum().backward()
+
+
+MODES: dict[str, Callable[[nn.Module, Tensor], None]] = {"forward": forward, "forward+backward": forward_backward}
+
+
+def batch(length: int, size: int = SIZE) -> Tensor:
+    torch.manual_seed(1)
+    return torch.randn(max(1, TOKENS // length), length, size, requires_grad=True)
+
+
+def lengths() -> list[dict[str, Any]]:
+    """Ours beside torch's layer and the plain formula, at every length."""
+    rows = []
+    for length in LENGTHS:
+        x = batch(length)
+        for mode, run in MODES.items():
+            seconds = interleaved(
+                {name: partial(run, layer, x) for name, layer in layers().items()}, repeats=repeats(length)
+            )
+            memory = {name: peak_memory("benchmarks.attention:once", name, mode, length) for name in layers()}
+            best = min(seconds["torch.nn"], seconds["plain"])
+            rows.append(
+                {
+                    "length": length,
+                    "mode": mode,
+                    **{f"{name} ms": 1e3 * value for name, value in seconds.items()},
+                    **{f"{name} MB": value / 1e6 for name, value in memory.items()},
+                    "ours / best": seconds["ours"] / best,
+                    "plain / ours": seconds["plain"] / seconds["ours"],
+                }
+            )
+            print(rows[-1], file=sys.stderr)
+    return rows
+
+
+def once(name: str, mode: str, length: str) -> Callable[[], None]:
+    """One call, to be measured in a process of its own."""
+    return partial(MODES[mode], layers()[name], batch(int(length)))
+
+
+def mechanism() -> list[dict[str, Any]]:
+    """Without projections: score, softmax and sum beside softmax(Q Kᵀ / √d) V, over the whole sequence and causal."""
+    rows = []
+    attend = Attend(ScaledDot(64))
+    for length in (1024, 2048, 4096, 8192):
+        torch.manual_seed(1)
+        heads = torch.randn(max(1, TOKENS // length), HEADS, length, 64, requires_grad=True)
+        for name, band in (("all", None), ("causal", CAUSAL)):
+            mask = None if band is None else band.visible(length, length)
+            ours, plain = Ours(attend, band=band), Formula(mask)
+            for mode, run in MODES.items():
+                variants = {"ours": partial(run, ours, heads), "plain": partial(run, plain, heads)}
+                seconds = interleaved(variants, repeats=repeats(length))
+                ratio = seconds["plain"] / seconds["ours"]
+                times = {f"{each} ms": 1e3 * value for each, value in seconds.items()}
+                rows.append({"length": length, "keys": name, "mode": mode, **times, "plain / ours": ratio})
+                print(rows[-1], file=sys.stderr)
+    return rows
+
+
+class Formula(nn.Module):
+    """softmax(Q Kᵀ / √d) V with Q = K = V, as one would write it down."""
+
+    def __init__(self, visible: Tensor | None):
+        super().__init__()
+        self.visible = visible
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores = x @ x.transpose(-2, -1) * x.shape[-1] ** -0.5
+        if self.visible is not None:
+            scores = scores.masked_fill(~self.visible, -torch.inf)
+        return torch.softmax(scores, dim=-1) @ x
+
+
+def routes() -> list[dict[str, Any]]:
+    """Every score by every route that it can take; sliding windows (64 positions on each side) apart."""
+    rows = []
+    for length in (64, 256, 1024, 4096):
+        for name, kind in all_scores().items():
+            for window in (None, Band(64, 64)):
+                rows += route_rows(length, name, kind, window)
+    return rows
+
+
+def route_rows(length: int, name: str, kind: Any, window: Band | None) -> list[dict[str, Any]]:
+    """A row per mode with the time of each route; a hidden-layer score at full length would not fit into memory."""
+    x = batch(length, 64)
+    options = {"longest": length} if name == "location" else {}
+    score = kind(64, **options)
+    hidden_layer = name in ("additive", "perceptron")
+    candidates = [Route.EXPLICIT, Route.BLOCKWISE if window else Route.FUSED, Route.CHUNKED]
+    rows = []
+    for mode, run in MODES.items():
+        variants: dict[str, Callable[[], None]] = {}
+        for route in candidates:
+            if hidden_layer and route is Route.EXPLICIT and length > 1024:
+                continue
+            if hidden_layer and length > 1024 and window is None:
+                continue  # minutes a call
+            layer = Ours(Attend(score, route=route), band=window)
+            try:
+                run(layer, x[:, :2])
+            except ValueError:
+                continue  # this route cannot compute this score
+            variants[route.value] = partial(run, layer, x)
+        if variants:
+            variants["chosen"] = partial(run, Ours(Attend(score), band=window), x)
+            seconds = interleaved(variants, repeats=5 if length < 4096 else 3)
+            milliseconds = {f"{route} ms": 1e3 * value for route, value in seconds.items()}
+            rows.append(
+                {"score": name, "length": length, "window": str(window or "none"), "mode": mode, **milliseconds}
+            )
+            print(rows[-1], file=sys.stderr)
+    return rows
+
+
+def additive() -> dict[str, Any]:
+    """The additive score at Q = K = 1024, D = 256, in chunks with recomputation, beside the whole formula at once."""
+    names = ("chunked", "explicit")
+    x = additive_input()
+    seconds = interleaved({name: partial(forward_backward, additive_layer(name), x) for name in names}, repeats=7)
+    memory = {name: peak_memory("benchmarks.attention:additive_once", name) for name in names}
+    return {
+        **{f"{name} ms": 1e3 * value for name, value in seconds.items()},
+        **{f"{name} MB": value / 1e6 for name, value in memory.items()},
+        "times less memory": memory["explicit"] / memory["chunked"],
+        "times faster": seconds["explicit"] / seconds["chunked"],
+    }
+
+
+def additive_layer(route: str) -> nn.Module:
+    torch.manual_seed(0)
+    return Ours(Attend(all_scores()["additive"](256), route=route))
+
+
+def additive_input() -> Tensor:
+    torch.manual_seed(1)
+    return torch.randn(1, 1024, 256, requires_grad=True)
+
+
+def additive_once(route: str) -> Callable[[], None]:
+    return partial(forward_backward, additive_layer(route), additive_input())
+
+
+def complexity() -> dict[str, Any]:
+    """Time of one layer over n, with the exponent of n fitted to the longer half, beside the theory."""
+    size, reach, kernel = 64, 32, 3
+    torch.manual_seed(0)
+    convolution = nn.Conv1d(size, size, kernel, padding=kernel // 2)
+    recurrent = nn.GRU(size, size, batch_first=True)
+    attend = Attend(ScaledDot(size))
+    window = Band(reach, reach)
+    kinds: dict[str, tuple[Callable[[Tensor], object], float]] = {
+        "self-attention, n²d": (lambda x: attend(x, x), 2.0),
+        "recurrent, nd²": (lambda x: recurrent(x), 1.0),
+        f"convolution (k = {kernel}), knd²": (lambda x: convolution(x.transpose(1, 2)), 1.0),
+        f"restricted self-attention (r = {2 * reach + 1}), rnd": (lambda x: attend(x, x, band=window), 1.0),
+    }
+    ns = [256, 512, 1024, 2048, 4096, 8192, 16384, 32768]
+    times: dict[str, list[float]] = {name: [] for name in kinds}
+    for n in ns:
+        x = torch.randn(1, n, size)
+        with torch.no_grad():
+            seconds = interleaved({name: partial(kind, x) for name, (kind, _) in kinds.items()}, repeats=repeats(n))
+        for name, value in seconds.items():
+            times[name].append(value)
+    half = len(ns) // 2
+    fitted = {name: float(np.polyfit(np.log(ns[half:]), np.log(values[half:]), 1)[0]) for name, values in times.items()}
+    theory = {name: exponent for name, (_, exponent) in kinds.items()}
+    draw_complexity(ns, times, fitted, theory, Path("docs/images/complexity.png"))
+    return {"n": ns, "seconds": times, "fitted exponent": fitted, "theory": theory}
+
+
+def draw_complexity(
+    ns: list[int], times: dict[str, list[float]], fitted: dict[str, float], theory: dict[str, float], path: Path
+) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.5, 5), layout="constrained")
+    axes = figure.add_subplot()
+    for name, values in times.items():
+        label = f"{name}: measured n^{fitted[name]:.2f}, theory n^{theory[name]:.0f}"
+        axes.loglog(ns, [1e3 * value for value in values], marker="o", label=label)
+    axes.set_xlabel("sequence length n")
+    axes.set_ylabel("milliseconds for one layer, forward")
+    axes.set_title("Cost of a layer by sequence length (d = 64)")
+    axes.set_xticks(ns, [str(n) for n in ns])
+    axes.minorticks_off()
+    axes.grid(alpha=0.25)
+    axes.legend(fontsize=9)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=130)
+
+
+def repeats(length: int) -> int:
+    return 15 if length <= 1024 else 9 if length <= 4096 else 5
+
+
+def show(results: dict[str, Any]) -> None:
+    for part in ("lengths", "mechanism", "additive", "routes"):
+        if part in results:
+            print(as_table(results[part] if isinstance(results[part], list) else [results[part]]), end="\n\n")
+    if "complexity" in results:
+        fitted, theory = results["complexity"]["fitted exponent"], results["complexity"]["theory"]
+        print(
+            table(
+                ("layer", "measured exponent", "theory"),
+                [(name, f"{fitted[name]:.2f}", theory[name]) for name in fitted],
+            )
+        )
+
+
+def as_table(rows: list[dict[str, Any]]) -> str:
+    header = list(dict.fromkeys(name for row in rows for name in row))
+    cells = [
+        [f"{row[name]:.2f}" if isinstance(row.get(name), float) else row.get(name, "") for name in header]
+        for row in rows
+    ]
+    return table(header, cells)
+
+
+PARTS: dict[str, Callable[[], Any]] = {
+    "lengths": lengths,
+    "mechanism": mechanism,
+    "additive": additive,
+    "complexity": complexity,
+    "routes": routes,
+}
+
+
+def main(arguments: list[str]) -> None:
+    torch.set_num_threads(1)  # more threads than idle cores wait for each other, which would measure the neighbours
+    path = RESULTS / "attention.json"
+    results: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if arguments and path.exists() else {}
+    results["machine"] = machine()
+    for part in arguments or PARTS:
+        results[part] = PARTS[part]()
+        write_json(path, results)
+    show(results)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
