@@ -149,45 +149,73 @@ class Formula(nn.Module):
 
 
 def routes() -> list[dict[str, Any]]:
-    """Every score by every route that it can take; sliding windows (64 positions on each side) apart."""
+    """Every score by every route that it can take, D = 64, one head; sliding windows of 129 keys apart."""
     rows = []
-    for length in (64, 256, 1024, 4096):
-        for name, kind in all_scores().items():
-            for window in (None, Band(64, 64)):
-                rows += route_rows(length, name, kind, window)
+    for length in (64, 256, 1024, 4096, 16384):
+        for name in all_scores():
+            for window in (0, 64):
+                if length > 2 * window:
+                    rows += route_rows(length, name, window)
     return rows
 
 
-def route_rows(length: int, name: str, kind: Any, window: Band | None) -> list[dict[str, Any]]:
-    """A row per mode with the time of each route; a hidden-layer score at full length would not fit into memory."""
-    x = batch(length, 64)
-    options = {"longest": length} if name == "location" else {}
-    score = kind(64, **options)
-    hidden_layer = name in ("additive", "perceptron")
-    candidates = [Route.EXPLICIT, Route.BLOCKWISE if window else Route.FUSED, Route.CHUNKED]
+def route_rows(length: int, name: str, window: int) -> list[dict[str, Any]]:
+    """A row per mode: milliseconds of each route, of the one that is chosen, and peak memory with the gradient."""
     rows = []
+    x = route_input(length)
+    variants = [route for route in (*Route, None) if is_measured(length, name, window, route)]
     for mode, run in MODES.items():
-        variants: dict[str, Callable[[], None]] = {}
-        for route in candidates:
-            if hidden_layer and route is Route.EXPLICIT and length > 1024:
-                continue
-            if hidden_layer and length > 1024 and window is None:
-                continue  # minutes a call
-            layer = Ours(Attend(score, route=route), band=window)
-            try:
-                run(layer, x[:, :2])
-            except ValueError:
-                continue  # this route cannot compute this score
-            variants[route.value] = partial(run, layer, x)
-        if variants:
-            variants["chosen"] = partial(run, Ours(Attend(score), band=window), x)
-            seconds = interleaved(variants, repeats=5 if length < 4096 else 3)
-            milliseconds = {f"{route} ms": 1e3 * value for route, value in seconds.items()}
-            rows.append(
-                {"score": name, "length": length, "window": str(window or "none"), "mode": mode, **milliseconds}
-            )
-            print(rows[-1], file=sys.stderr)
+        timed = {_called(route): partial(run, route_layer(length, name, window, route), x) for route in variants}
+        seconds = interleaved(timed, repeats=7 if length <= 1024 else 3 if length <= 4096 else 1)
+        row: dict[str, Any] = {
+            "score": name,
+            "length": length,
+            "window": 2 * window + 1 if window else "",
+            "mode": mode,
+        }
+        row |= {f"{route} ms": 1e3 * value for route, value in seconds.items()}
+        if mode == "forward+backward" and length >= 1024 and not window:
+            for route in variants:
+                arguments = (length, name, window, "" if route is None else route.value)
+                row[f"{_called(route)} MB"] = peak_memory("benchmarks.attention:route_once", *arguments) / 1e6
+        rows.append(row)
+        print(row, file=sys.stderr)
     return rows
+
+
+def is_measured(length: int, name: str, window: int, route: Route | None) -> bool:
+    """Whether the route can compute this score, in memory (a hidden layer at full length is 17 GB at 8192) and in reasonable time."""
+    hidden_layer = name in ("additive", "perceptron")
+    if hidden_layer and not window and (length > 4096 or (route is Route.EXPLICIT and length > 2048)):
+        return False
+    if hidden_layer and window and route in (Route.EXPLICIT, Route.CHUNKED) and length > 1024:
+        return False
+    try:
+        forward(route_layer(length, name, window, route), route_input(length)[:, :2])
+    except ValueError:
+        return False
+    return True
+
+
+def route_layer(length: int, name: str, window: int, route: Route | None) -> nn.Module:
+    torch.manual_seed(0)
+    options = {"longest": length} if name == "location" else {}
+    attend = Attend(all_scores()[name](64, **options), route=route)
+    return Ours(attend, band=Band(window, window) if window else None)
+
+
+def route_input(length: int) -> Tensor:
+    torch.manual_seed(1)
+    return torch.randn(max(1, 4096 // length), length, 64, requires_grad=True)
+
+
+def route_once(length: str, name: str, window: str, route: str) -> Callable[[], None]:
+    layer = route_layer(int(length), name, int(window), Route(route) if route else None)
+    return partial(forward_backward, layer, route_input(int(length)))
+
+
+def _called(route: Route | None) -> str:
+    return "chosen" if route is None else route.value
 
 
 def additive() -> dict[str, Any]:

@@ -26,7 +26,7 @@ KINDS = {"without attention": "none", "with attention": "additive"}
 
 def demo(out: Path, minutes: float) -> None:
     """Trains both (unless they are there already), compares them, translates, and draws what was attended to."""
-    notes, results = Console(stderr=True, highlight=False), Console(highlight=False)
+    notes, results = (Console(stderr=stderr, highlight=False, soft_wrap=True) for stderr in (True, False))
     paths = {kind: out / kind.replace(" ", "-") for kind in KINDS}
     _train_side_by_side(paths, minutes, notes)
     runs = {kind: Run(path) for kind, path in paths.items()}
@@ -58,7 +58,10 @@ def _train_side_by_side(paths: dict[str, Path], minutes: float, notes: Console) 
         )
         return
     notes.print(f"Training {len(waiting)} translators side by side for about {minutes:g} minutes: {', '.join(waiting)}")
-    processes = {kind: subprocess.Popen(_command(kind, path, minutes)) for kind, path in waiting.items()}
+    processes = {
+        kind: subprocess.Popen(_command(kind, path, minutes), stdout=subprocess.DEVNULL)
+        for kind, path in waiting.items()
+    }
     try:
         failed = [kind for kind, process in processes.items() if process.wait() != 0]
     except KeyboardInterrupt:
@@ -70,7 +73,12 @@ def _train_side_by_side(paths: dict[str, Path], minutes: float, notes: Console) 
 
 
 def _command(kind: str, path: Path, minutes: float) -> Sequence[str]:
-    changes = [f"model.attention={KINDS[kind]}", f"train.minutes={minutes}", "train.threads=1"]
+    changes = [
+        f"model.attention={KINDS[kind]}",
+        f"train.minutes={minutes}",
+        "train.threads=1",
+        "train.validate_every=1000",
+    ]
     if RunDirectory(path).config.exists():
         return [sys.executable, "-m", "saccade", "train", RECIPE, "--out", str(path), "--resume"]
     settings = [argument for change in changes for argument in ("--set", change)]
