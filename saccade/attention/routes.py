@@ -243,6 +243,9 @@ def block_size(band: Band) -> int:
 
 def _inside_blocks(score: Score, query: Tensor, prepared: Tensor, value: Tensor, visible: Tensor) -> Tensor:
     """Dense attention in every block, by the fused kernel where the score allows it; it wants no more than four axes."""
+    if isinstance(score, HiddenLayerScore) and not torch.compiler.is_compiling():
+        elements = thresholds(Lookup(query, prepared, value)).chunk_elements
+        return masked_softmax(score.in_chunks(query, prepared, elements), visible) @ value
     if not isinstance(score, DotProductScore) or prepared.shape[-1] != value.shape[-1]:
         return masked_softmax(score(query, prepared), visible) @ value
     leading, query = query.shape[:-2], score.project_query(query)
