@@ -13,7 +13,7 @@ Axis legend: B batch, S source length, T target length, D features, E embedding 
 """
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -21,29 +21,31 @@ from torch import Tensor, nn
 
 from saccade.attention import (
     Attend,
-    Hard,
-    LocalMonotonic,
-    LocalPredictive,
     Memory,
     Selection,
-    Soft,
-    StraightThrough,
     all_scores,
+    all_selections,
     padding,
 )
 from saccade.config import Config as BaseConfig
 from saccade.layers.dropout import Dropout
 from saccade.layers.recurrent import CELLS, Cell, CellName, RecurrentEncoder
 
-ScoreName = Literal["dot", "scaled-dot", "additive", "general", "concat", "perceptron", "cosine", "location"]
-SelectionName = Literal["soft", "hard", "straight-through", "local-m", "local-p"]
+if TYPE_CHECKING:
+    ScoreName = str
+    SelectionName = str
+    AttentionName = str
+else:  # whatever there is: a new score or selection is a choice without being named here
+    ScoreName = Literal[tuple(all_scores())]
+    SelectionName = Literal[tuple(all_selections())]
+    AttentionName = Literal[("none", *all_scores())]
 
 
 class Config(BaseConfig):
     kind: ClassVar[str] = "sequence-to-sequence"
 
     cell: CellName = "gru"
-    attention: Literal["none"] | ScoreName = "additive"
+    attention: AttentionName = "additive"
     selection: SelectionName = "soft"
     order: Literal["bahdanau", "luong"] = "bahdanau"
     input_feeding: bool = Field(True, description="Luong's order only: the last readout is part of the next input")
@@ -288,12 +290,11 @@ def attention(config: Config) -> Attend:
 
 
 def selection(config: Config) -> Selection:
-    choices: dict[str, Selection] = {"soft": Soft(), "hard": Hard(), "straight-through": StraightThrough()}
-    if config.selection == "local-m":
-        return LocalMonotonic(config.reach)
-    if config.selection == "local-p":
-        return LocalPredictive(config.hidden, config.reach)
-    return choices[config.selection]
+    options: dict[str, dict[str, int]] = {
+        "local-m": {"reach": config.reach},
+        "local-p": {"query_size": config.hidden, "reach": config.reach},
+    }
+    return all_selections()[config.selection](**options.get(config.selection, {}))
 
 
 def _look_once(attend: Attend, query: Tensor, state: State) -> tuple[Tensor, Tensor]:
