@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test lint types imports unit slow bench clean help
+.PHONY: demo test lint types imports unit bench clean help
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-8s %s\n", $$1, $$2}'
@@ -14,7 +14,7 @@ help:  ## this list
 $(READY): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing saccade and its tools into $(VENV) (once)"
-	@$(BIN)/python -m pip install --quiet --editable '.[serve,export,dev]'
+	@$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $@
 
 demo: $(READY)  ## train on the built-in corpus, translate, draw the alignment
@@ -32,11 +32,8 @@ types: $(READY)  ## mypy
 imports: $(READY)  ## import-linter: imports go one way
 	@$(BIN)/lint-imports --no-cache > $(VENV)/imports.log || { cat $(VENV)/imports.log; exit 1; }
 
-unit: $(READY)  ## pytest, without the tests marked slow
-	@$(BIN)/pytest -n auto --dist loadfile -m "not slow"
-
-slow: $(READY)  ## pytest, only the tests marked slow
-	@$(BIN)/pytest -m slow
+unit: $(READY)  ## pytest
+	@$(BIN)/pytest -n auto --dist loadfile
 
 bench: $(READY)  ## measure speed and memory beside torch's own layers; writes benchmarks/results
 	@$(BIN)/python -m benchmarks.attention

@@ -46,7 +46,8 @@ class Ours(nn.Module):
         self.how = how
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.layer(x, x, **self.how).context
+        arguments = (x,) if isinstance(self.layer, MultiHead) else (x, x)
+        return self.layer(*arguments, **self.how).context
 
 
 class Torchs(nn.Module):

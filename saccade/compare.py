@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from saccade import config as configs
+from saccade.config import Recipe
 from saccade.errors import ConfigError
 from saccade.files import replacing, write_text
 from saccade.run import Run
@@ -37,17 +39,33 @@ class Row:
 
 def compare(recipe: str, vary: Sequence[str], changes: Sequence[str], out: Path) -> list[Row]:
     """Trains and evaluates every combination of the varied settings; rows in the order given."""
+    wanted = {_directory(out, settings): settings for settings in combinations(vary)}
+    own = {
+        path: [*changes, *(f"{place}={value}" for place, value in settings.items())]
+        for path, settings in wanted.items()
+    }
+    for path in wanted:  # all are checked before the first is trained
+        _check_is_the_same(configs.load(recipe, own[path]), path)
     rows = []
-    for settings in combinations(vary):
-        path = out / "-".join(re.sub(r"[^\w.-]+", "_", value) for value in settings.values())
+    for path, settings in wanted.items():
         result = path / "result.json"
         if not result.exists():
-            directory = RunDirectory(path)
-            own = [*changes, *(f"{place}={value}" for place, value in settings.items())]
-            train(recipe, [] if directory.config.exists() else own, path, resume=directory.config.exists())
+            exists = RunDirectory(path).config.exists()
+            train(recipe, [] if exists else own[path], path, resume=exists)
             write_text(result, json.dumps(asdict(_measure(settings, path))))
         rows.append(Row(**json.loads(result.read_text(encoding="utf-8"))))
     return rows
+
+
+def _directory(out: Path, settings: dict[str, str]) -> Path:
+    return out / re.sub(r"[^\w.,=-]+", "_", ",".join(f"{place}={value}" for place, value in settings.items()))
+
+
+def _check_is_the_same(recipe: Recipe, path: Path) -> None:
+    """A run that is there already must be of this very recipe: results of another one are never shown for it."""
+    config = RunDirectory(path).config
+    if config.exists() and configs.load(config, check_files=False).to_dict() != recipe.to_dict():
+        raise ConfigError(f"{path} holds a run with other settings: choose another place with --out, or delete it")
 
 
 def combinations(vary: Sequence[str]) -> list[dict[str, str]]:

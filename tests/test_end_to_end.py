@@ -3,16 +3,20 @@
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import time
 
 import pytest
+import torch
 from safetensors.torch import load_file
 
 import saccade as library
 from saccade.config import load, recipes
+from saccade.errors import ConfigError, UserError
+from saccade.training.start import train
 
 
 def settings(values):
@@ -56,7 +60,7 @@ def test_lines_of_stdin_come_back_as_lines(tiny_run, saccade):
     done = saccade("predict", tiny_run, stdin="1 2 3\n\n4 5\n")
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.split("\n")) == 4
-    assert done.stdout.split("\n")[1] != "\n"
+    assert json.loads(saccade("predict", tiny_run, "--json", stdin="1 2 3\n\n4 5\n").stdout)[2]["source"] == "4 5"
 
 
 def test_n_best_as_json(tiny_run, saccade):
@@ -97,6 +101,9 @@ def test_look_writes_by_the_ending(tiny_run, tmp_path, ending):
         (["train", "translation"], 2, "data.source"),
         (["train", "digit-rnn"], 2, "digits-rnn"),
         (["compare", "digits-rnn", "--vary", "model.attention"], 2, "PLACE=VALUE"),
+        (["compare", "digits-rnn", "--vary", "model.attention=dot,dott"], 2, "dott"),
+        (["train", "digits-rnn", "--set", "model.attention=location", "--set", "model.longest=3"], 2, "model.longest"),
+        (["train", "digits-rnn", "--out", "RUN", "--resume", "--set", "train.seed=2"], 2, "train.seed=2"),
         (["evaluate", "RUN", "--split", "train"], 2, "train"),
     ],
 )
@@ -109,7 +116,8 @@ def test_a_mistake_is_one_sentence_and_no_traceback(tiny_run, saccade, arguments
 
 
 def test_killed_at_any_moment_it_resumes_to_the_same_bits(tmp_path, tiny_settings, saccade):
-    steps = [*tiny_settings, "train.steps=40", "train.checkpoint_every=5", "train.validate_every=20"]
+    more = ["train.steps=40", "train.checkpoint_every=5", "train.validate_every=20", "model.dropout=0.3"]
+    steps = [*tiny_settings, *more]
     whole = saccade("train", "digits-rnn", *settings(steps), "--out", "whole", cwd=tmp_path)
     assert whole.returncode == 0, whole.stderr
     command = [sys.executable, "-m", "saccade", "train", "digits-rnn", *settings(steps), "--out", "killed"]
@@ -137,9 +145,8 @@ def test_two_processes_train_as_one(tmp_path, tiny_settings):
         sys.executable,
         "-m",
         "torch.distributed.run",
+        "--standalone",
         "--nproc_per_node=2",
-        "--master_addr=127.0.0.1",
-        "--master_port=29541",
     ]
     for name, start in (("one", [sys.executable]), ("two", torchrun)):
         command = [*start, "-m", "saccade", "train", "digits-rnn", *settings(steps), "--out", name]
@@ -161,10 +168,61 @@ def test_compare_makes_a_table_and_goes_on_where_it_was(tmp_path, tiny_settings,
     assert rows[0][0] == "model.attention"
     assert [row[0] for row in rows[1:]] == ["none", "dot"]
     assert (tmp_path / "c" / "compare.png").exists()
-    weights = (tmp_path / "c" / "none" / "model.safetensors").stat().st_mtime_ns
+    weights = (tmp_path / "c" / "model.attention=none" / "model.safetensors").stat().st_mtime_ns
     again = saccade(*command, cwd=tmp_path)
     assert again.stdout == done.stdout
-    assert (tmp_path / "c" / "none" / "model.safetensors").stat().st_mtime_ns == weights
+    assert (tmp_path / "c" / "model.attention=none" / "model.safetensors").stat().st_mtime_ns == weights
+
+
+def test_compare_never_shows_another_experiments_results(tmp_path, tiny_settings, saccade):
+    first = saccade(
+        "compare", "digits-rnn", "--vary", "train.seed=1", *settings(tiny_settings), "--out", "c", cwd=tmp_path
+    )
+    assert first.returncode == 0, first.stderr
+    changed = [*tiny_settings, "model.hidden=32"]
+    other = saccade("compare", "digits-rnn", "--vary", "train.seed=1", *settings(changed), "--out", "c", cwd=tmp_path)
+    assert other.returncode == 2
+    assert "other settings" in other.stderr
+
+
+def test_settings_changed_at_resume_are_kept(tmp_path, tiny_settings):
+    path = train("digits-rnn", tiny_settings, tmp_path / "run")
+    train("digits-rnn", ["train.steps=8"], path, resume=True)
+    assert load(path / "config.yaml").train.steps == 8
+
+
+def test_a_run_predicts_without_its_training_tokens(tmp_path, tiny_settings):
+    path = train("digits-rnn", tiny_settings, tmp_path / "run")
+    shutil.rmtree(path / "tokens")
+    before = torch.random.get_rng_state()
+    assert len(library.load(path).predict(["1 2 3"])) == 1
+    assert torch.equal(torch.random.get_rng_state(), before)  # loading draws no numbers from the caller's generator
+
+
+def test_held_out_sentences_that_are_too_long_are_left_out_and_said(tmp_path, saccade):
+    made_up_corpus(tmp_path)
+    long = " ".join(["dog"] * 60)
+    for name in ("valid.en", "valid.xx"):
+        (tmp_path / name).write_text(f"the dog\n{long}\n")
+    files = ["data.source=my.en", "data.target=my.xx", "data.valid_source=valid.en", "data.valid_target=valid.xx"]
+    files += ["data.test_source=valid.en", "data.test_target=valid.xx", "data.longest=30", "data.vocabulary=300"]
+    small = ["model.layers=1", "model.width=16", "model.heads=2", "train.steps=2"]
+    done = saccade("train", "translation", *settings([*files, *small]), "--out", "run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "longer than 30 tokens: 1 and 1" in done.stderr
+
+
+@pytest.mark.parametrize("wrong", [{"beem": 3}, {"search": "bogus"}, {"beam": 0}])
+def test_a_wrong_setting_of_the_search_is_a_sentence(tiny_run, wrong):
+    with pytest.raises(UserError, match=next(iter(wrong))):
+        library.load(tiny_run).predict(["1 2"], **wrong)
+
+
+def test_shared_embeddings_need_a_joint_vocabulary(tmp_path):
+    own = tmp_path / "x.txt"
+    own.touch()
+    with pytest.raises(ConfigError, match=r"data\.joint"):
+        load("translation", [f"data.source={own}", "model.shared=true", "data.joint=false"])
 
 
 def test_every_recipe_is_checked_whole(monkeypatch, tmp_path):

@@ -18,7 +18,7 @@ from saccade.attention.recording import is_watched, record
 from saccade.attention.routes import Lookup, Route
 from saccade.attention.scores import HiddenLayerScore, Score
 from saccade.attention.selection import Alignment, Selection, Soft
-from saccade.attention.visibility import Band
+from saccade.attention.visibility import Band, both
 
 
 class Attended(NamedTuple):
@@ -109,8 +109,8 @@ class Attend(nn.Module):
             return Attended(self._sum(alignment.weights, lookup), alignment.log_prob)
         if is_watched(self):
             with torch.no_grad():
-                align = self._align_in_chunks if route is Route.CHUNKED else self._align
-                record(self, align(lookup).weights)
+                chunks = routes.fits_chunked(self.score, self.selection, lookup)
+                record(self, (self._align_in_chunks if chunks else self._align)(lookup).weights)
         if route is Route.CHUNKED:
             return Attended(*routes.chunked(self._in_chunks, lookup))
         compute = routes.fused if route is Route.FUSED else routes.blockwise
@@ -120,9 +120,13 @@ class Attend(nn.Module):
         return self._select(self.score(lookup.query, lookup.prepared), lookup)
 
     def _select(self, scores: Tensor, lookup: Lookup) -> Alignment:
+        visible = lookup.mask()
         if lookup.bias is not None:
             scores = scores + lookup.bias
-        return self.selection(scores, lookup.mask(), lookup.query, lookup.first_query)
+            visible = both(
+                visible, ~torch.isneginf(lookup.bias)
+            )  # a bias of -inf hides, as it does in the fused kernel
+        return self.selection(scores, visible, lookup.query, lookup.first_query)
 
     def _sum(self, weights: Tensor, lookup: Lookup) -> Tensor:
         return (

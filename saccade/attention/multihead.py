@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from saccade.attention.attend import Attend, Attended, Memory
 from saccade.attention.positions import RelativeBias, Rotary
@@ -65,35 +64,17 @@ class MultiHead(Attend):
 
     def forward(self, query: Tensor, key: Tensor | None = None, value: Tensor | None = None, **how: Any) -> Attended:
         """`how`: visible, band, bias, first_query, as for `Attend`."""
-        if key is None and value is None and self.key.in_features == self.value.in_features == self.size:
-            return self._look_at_itself(query, **how)
         key = query if key is None else key
         return self.recall(query, self.remember(key, value), **how)
 
     def remember(self, key: Tensor, value: Tensor | None = None, first_key: int = 0) -> Memory:
         """Keys and values of each head (B, H, K, D / H); `first_key` is the position of the first one, for rotary positions."""
-        return self._remember(self.key(key), self.value(key if value is None else value), first_key)
-
-    def recall(self, query: Tensor, memory: Memory, **how: Any) -> Attended:
-        return self._recall(self.query(query), memory, **how)
-
-    def _look_at_itself(self, x: Tensor, **how: Any) -> Attended:
-        """Self-attention. Without a gradient the three projections are one matrix product, a few percent faster."""
-        if torch.is_grad_enabled():
-            query, key, value = self.query(x), self.key(x), self.value(x)
-        else:
-            layers = (self.query, self.key, self.value)
-            biases = None if self.query.bias is None else torch.cat([layer.bias for layer in layers])
-            query, key, value = F.linear(x, torch.cat([layer.weight for layer in layers]), biases).chunk(3, dim=-1)
-        return self._recall(query, self._remember(key, value, 0), **how)
-
-    def _remember(self, key: Tensor, value: Tensor, first_key: int) -> Memory:
-        heads = self._split(key)
+        heads = self._split(self.key(key))
         if self.rotary is not None:
             heads = self.rotary(heads, first_key)
-        return super().remember(heads, self._split(value))
+        return super().remember(heads, self._split(self.value(key if value is None else value)))
 
-    def _recall(
+    def recall(
         self,
         query: Tensor,
         memory: Memory,
@@ -103,8 +84,7 @@ class MultiHead(Attend):
         bias: Tensor | None = None,
         first_query: int = 0,
     ) -> Attended:
-        """`recall` for a query that is projected already (B, Q, D)."""
-        heads = self._split(query)
+        heads = self._split(self.query(query))
         if self.rotary is not None:
             heads = self.rotary(heads, first_query)
         if self.relative is not None:

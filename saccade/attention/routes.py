@@ -163,7 +163,7 @@ def fits_blockwise(score: Score, selection: Selection, dropout: float, lookup: L
         and lookup.bias is None
         and lookup.first_query == 0
         and lookup.query.shape[-2] == lookup.prepared.shape[-2] > 0
-        and lookup.query.dim() == lookup.prepared.dim() == lookup.value.dim()
+        and lookup.query.shape[:-2] == lookup.prepared.shape[:-2] == lookup.value.shape[:-2]
         and (lookup.visible is None or (lookup.visible.dim() >= 2 and lookup.visible.shape[-2] == 1))
     )
 

@@ -12,6 +12,7 @@ so that a run can be gone on with, evaluated and moved without its files, and se
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -63,10 +64,15 @@ class CorpusConfig(Config):
 
 @dataclass(frozen=True)
 class Corpus:
+    directory: Path
     vocabularies: Vocabularies
-    train: TokenPairs
     valid: list[Phrase]
     test: list[Phrase]
+
+    @cached_property
+    def train(self) -> TokenPairs:
+        """Opened when first asked for: a run that only predicts does not need its training data any more."""
+        return TokenPairs.open(self.directory / "tokens" / "train")
 
     def held_out(self, split: SplitName) -> list[Phrase]:
         return self.valid if split == "valid" else self.test
@@ -83,22 +89,26 @@ def prepare(config: CorpusConfig, directory: Path, seed: int, say: Say) -> Corpu
     directory.mkdir(parents=True, exist_ok=True)
     vocabularies = _learn(config, lambda: train(Report()))
     vocabularies.save(directory / "tokenizer.json")
-    pairs = write_shards(
+    write_shards(
         directory / "tokens" / "train",
         vocabularies.encode_pairs(train(report), config.longest, report),
         vocabulary_size=max(len(vocabularies.source), len(vocabularies.target)),
     )
+    valid, too_long_to_validate = _short_enough(valid, vocabularies, config.longest)
+    test, too_long_to_test = _short_enough(test, vocabularies, config.longest)
     _save_held_out(directory / "held-out.jsonl", valid, test)
     say(f"training pairs: {report.sentence()}; {len(valid):,} to validate and {len(test):,} to test")
+    if too_long_to_validate or too_long_to_test:
+        left_out = f"{too_long_to_validate:,} and {too_long_to_test:,}"
+        say(f"left out of validation and test, because longer than {config.longest:,} tokens: {left_out}")
     say(_described(vocabularies))
-    return Corpus(vocabularies, pairs, valid, test)
+    return Corpus(directory, vocabularies, valid, test)
 
 
 def reopen(directory: Path) -> Corpus:
     """The corpus that `prepare` left there."""
     valid, test = _load_held_out(directory / "held-out.jsonl")
-    vocabularies = Vocabularies.load(directory / "tokenizer.json")
-    return Corpus(vocabularies, TokenPairs.open(directory / "tokens" / "train"), valid, test)
+    return Corpus(directory, Vocabularies.load(directory / "tokenizer.json"), valid, test)
 
 
 Reader = Callable[[Report], Iterator[Pair]]
@@ -130,6 +140,21 @@ def _built_in(config: CorpusConfig) -> tuple[Reader, list[Phrase], list[Phrase]]
         return iter(pairs)
 
     return train, make("valid", 500), make("test", 1000)
+
+
+def _short_enough(phrases: list[Phrase], vocabularies: Vocabularies, longest: int) -> tuple[list[Phrase], int]:
+    """Without the pairs that have more tokens than the model is trained for, and how many those were."""
+    kept = [
+        phrase
+        for phrase in phrases
+        if len(vocabularies.source.encode(phrase.source)) <= longest
+        and len(vocabularies.target.encode(phrase.target)) <= longest
+    ]
+    if not kept:
+        raise UserError(
+            f"no held-out pair has at most {longest:,} tokens on each side: allow longer ones with data.longest"
+        )
+    return kept, len(phrases) - len(kept)
 
 
 def _phrases(pairs: Iterable[Pair]) -> list[Phrase]:

@@ -52,7 +52,7 @@ def replay(
     task.model.eval()
     tokenizers = task.vocabularies
     ids = [(tokenizers.source.encode(source), tokenizers.target.encode(target)) for source, target in pairs]
-    batch = collate(TokenPairs.from_lists(ids), range(len(ids)))
+    batch = collate(TokenPairs.from_lists(ids), range(len(ids))).to(task.device)
     with record_attention(task.model, only) as recorded:
         encoded = task.model.encode(batch.source, batch.source_lengths)  # type: ignore[operator]
         task.model.read(encoded, batch.target_in)  # type: ignore[operator]

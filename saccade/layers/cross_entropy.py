@@ -24,9 +24,10 @@ def linear_cross_entropy(
     hidden: Tensor, layer: nn.Linear, targets: Tensor, label_smoothing: float = 0.0
 ) -> tuple[Tensor, Tensor]:
     """The smoothed loss summed over all tokens, and the plain negative log-likelihood of each (N,), which carries no gradient."""
-    return _LinearCrossEntropy.apply(
-        hidden, layer.weight, layer.bias, targets, label_smoothing, torch.is_grad_enabled()
-    )
+    weight, bias = layer.weight, layer.bias
+    with torch.autocast(hidden.device.type, enabled=False):  # sums over a vocabulary need the weights' full precision
+        hidden = hidden.to(weight.dtype)
+        return _LinearCrossEntropy.apply(hidden, weight, bias, targets, label_smoothing, torch.is_grad_enabled())
 
 
 class _LinearCrossEntropy(Function):

@@ -13,7 +13,7 @@ Axis legend: B batch, S source length, T target length, D features, E embedding 
 """
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -28,17 +28,9 @@ from saccade.attention import (
     padding,
 )
 from saccade.config import Config as BaseConfig
+from saccade.layers.choices import AttentionName, SelectionName
 from saccade.layers.dropout import Dropout
 from saccade.layers.recurrent import CELLS, Cell, CellName, RecurrentEncoder
-
-if TYPE_CHECKING:
-    ScoreName = str
-    SelectionName = str
-    AttentionName = str
-else:  # whatever there is: a new score or selection is a choice without being named here
-    ScoreName = Literal[tuple(all_scores())]
-    SelectionName = Literal[tuple(all_selections())]
-    AttentionName = Literal[("none", *all_scores())]
 
 
 class Config(BaseConfig):

@@ -6,15 +6,18 @@
 Axis legend: B batch, S source length, T target length, D model size.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from saccade.attention import Learned, MultiHead, Rotary, Sinusoidal, all_scores, padding
+from saccade.attention import Learned, MultiHead, Rotary, Score, Sinusoidal, all_scores, padding
 from saccade.config import Config as BaseConfig
+from saccade.layers.choices import ScoreName
 from saccade.layers.dropout import Dropout
 from saccade.layers.transformer import (
     Activation,
@@ -25,7 +28,6 @@ from saccade.layers.transformer import (
     Norm,
     feed_forward,
 )
-from saccade.models.seq2seq import ScoreName
 
 
 @dataclass(frozen=True)
@@ -199,7 +201,9 @@ def _attention(config: Config, cross: bool = False) -> MultiHead:
     """Rotary positions are for looking at one's own sequence; between two sequences there is no distance."""
     sizes = config.sizes
     rotary = Rotary(sizes.width // sizes.heads) if config.positions == "rotary" and not cross else None
-    score = all_scores()[config.score]
+    score: Callable[..., Score] = all_scores()[config.score]
+    if config.score == "location":
+        score = partial(score, longest=config.longest)
     return MultiHead(sizes.width, sizes.heads, score=score, dropout=config.attention_dropout, rotary=rotary)
 
 

@@ -4,11 +4,13 @@ An `Objective` owns some parameters and gives the loss of a batch as a total and
 once, and so accumulation over unequal batches and several processes give exactly the gradient of the one big batch.
 """
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor, nn
 
 from saccade.config import Recipe
@@ -67,6 +69,13 @@ class Task(Protocol):
     def describe(self, work: Any) -> str:
         """A batch in words, for an error message."""
         ...
+
+
+def device() -> torch.device:
+    """The GPU of this process if there is one (torchrun gives each process its own), else the CPU."""
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
 
 
 def trainable(modules: Iterable[nn.Module]) -> list[nn.Parameter]:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
-from pydantic import Field
+from pydantic import Field, ValidationError, model_validator
 from torch import Tensor, nn
 
 from saccade.config import Config as BaseConfig
@@ -29,7 +29,7 @@ from saccade.decoding import BeamConfig, Hypothesis, Prefix, SamplingConfig, bea
 from saccade.errors import UserError
 from saccade.layers.cross_entropy import linear_cross_entropy
 from saccade.tasks.scores import TranslationScores, score_translations
-from saccade.tasks.task import Loss, Objective, Validation, trainable
+from saccade.tasks.task import Loss, Objective, Validation, device, trainable
 
 
 class ObjectiveConfig(BaseConfig):
@@ -60,6 +60,23 @@ class Config(BaseConfig):
     objective: ObjectiveConfig
     decode: DecodeConfig
 
+    @model_validator(mode="after")
+    def _data_and_model_fit(self) -> "Config":
+        """What only both sections together can tell, before any work starts."""
+        model = getattr(self, "model", None)
+        if getattr(model, "shared", False) and not self.data.joint:
+            raise ValueError(
+                "model.shared needs one vocabulary for both sides: set data.joint to true or model.shared to false"
+            )
+        bounded = {getattr(model, name, None) for name in ("positions", "score", "attention")} & {"learned", "location"}
+        needed = max(self.data.longest, self.decode.longest) + 1  # the end or begin token
+        if bounded and getattr(model, "longest", needed) < needed:
+            raise ValueError(
+                f"{bounded.pop()} positions end at model.longest = {getattr(model, 'longest', 0)}, but sentences may have {needed} tokens: "
+                f"set model.longest to {needed} or more, or data.longest and decode.longest to less"
+            )
+        return self
+
 
 @dataclass(frozen=True)
 class Translation:
@@ -86,10 +103,11 @@ class TranslationTask:
         self.recipe = recipe
         self.corpus = corpus
         self.vocabularies = corpus.vocabularies
-        torch.manual_seed(recipe.train.seed)
-        self.model: nn.Module = recipe.model_module.build(
-            recipe.model, len(self.vocabularies.source), len(self.vocabularies.target)
-        )
+        self.device = device()
+        sizes = (len(self.vocabularies.source), len(self.vocabularies.target))
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(recipe.train.seed)
+            self.model: nn.Module = recipe.model_module.build(recipe.model, *sizes).to(self.device)
 
     @classmethod
     def prepare(cls, recipe: Recipe, directory: Path, say: Say) -> "TranslationTask":
@@ -110,7 +128,7 @@ class TranslationTask:
         return TokenBatches(*self.corpus.train.lengths, tokens, seed=seed, shard=(rank, world)).epoch(number)
 
     def batch(self, work: np.ndarray[Any, Any]) -> PairBatch | None:
-        return collate(self.corpus.train, work) if len(work) else None
+        return collate(self.corpus.train, work).to(self.device) if len(work) else None
 
     def describe(self, work: np.ndarray[Any, Any]) -> str:
         first = self.vocabularies.source.decode(self.corpus.train[int(work[0])][0]) if len(work) else "no pair"
@@ -159,7 +177,7 @@ class TranslationTask:
         )
         total, count = 0.0, 0
         for indices in TokenBatches(*pairs.lengths, tokens_per_batch=4096, shuffle=False).epoch(0):
-            readouts, words, _ = self._readouts(collate(pairs, indices))
+            readouts, words, _ = self._readouts(collate(pairs, indices).to(self.device))
             total += float(linear_cross_entropy(readouts, self.output, words)[0])
             count += len(words)
         return math.exp(min(total / max(count, 1), 100.0))
@@ -183,7 +201,7 @@ class TranslationTask:
     ) -> list[Translation]:
         """Translations in the order given. Keywords replace settings of the recipe's `decode` section."""
         self.model.eval()
-        config = self.recipe.decode.model_copy(update=decode)
+        config = self._decoding(decode)
         ids = self.vocabularies.source.encode_batch([normalise(source) for source in sources])
         for source, tokens in zip(sources, ids, strict=True):
             if len(tokens) > self.recipe.data.longest:
@@ -203,12 +221,22 @@ class TranslationTask:
                 results[row] = Translation(sources[row], texts[0], hypotheses, texts[1:])
         return [results[row] for row in range(len(ids))]
 
+    def _decoding(self, changes: dict[str, Any]) -> DecodeConfig:
+        try:
+            return DecodeConfig.model_validate({**self.recipe.decode.model_dump(), **changes})
+        except ValidationError as error:
+            first = error.errors()[0]
+            names = ", ".join(DecodeConfig.model_fields)
+            raise UserError(
+                f"decoding got {first['loc'][0]} = {first['input']!r} ({first['msg']}); the settings are {names}"
+            ) from None
+
     def _search(
         self, ids: list[list[int]], config: DecodeConfig, forced: list[list[int]] | None, rows: list[int]
     ) -> list[list[Hypothesis]]:
-        batch = collate(TokenPairs.from_lists([(tokens, ()) for tokens in ids]), range(len(ids)))
+        batch = collate(TokenPairs.from_lists([(tokens, ()) for tokens in ids]), range(len(ids))).to(self.device)
         memory = self.model.encode(batch.source, batch.source_lengths)  # type: ignore[operator]
-        begin = torch.full((len(ids),), BOS)
+        begin = torch.full((len(ids),), BOS, device=self.device)
         longest = (2 * batch.source_lengths + 20).clamp(max=config.longest)
         common: dict[str, Any] = {"eos": EOS, "pad": PAD, "longest": longest}
         if forced is not None:

@@ -77,7 +77,8 @@ class Training:
         """Goes on from the newest whole state, if there is one."""
         state = self.directory.latest_state(self.reporter.say)
         if state is None:
-            self.directory.forget_metrics_after(0)
+            if self.world.leads:
+                self.directory.forget_metrics_after(0)
             return False
         tensors, self.progress = state
         self.progress.finished = self.progress.finished and self._is_over()
@@ -167,7 +168,7 @@ class Training:
     def _after_update(self) -> None:
         step, config = self.progress.step, self.config
         last = self._is_over()
-        if step % config.log_every == 0 or last:
+        if self.sums.count and (step % config.log_every == 0 or last):
             self._report()
         if step % config.validate_every == 0 or last:
             self._validate()
@@ -231,7 +232,7 @@ class Training:
         self.reporter.validation(self.progress.step, validation, is_best)
         self.directory.write_metrics(step=self.progress.step, averaged=len(weights), valid=dict(validation.metrics))
         if is_best:
-            self.progress.best_score = validation.score
+            self.progress.best_score, self.progress.best_step = validation.score, self.progress.step
             self.directory.save_model(own_tensors(self.task.model))
         put_tensors(self.task.model, own, "the weights before averaging")
 

