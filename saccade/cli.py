@@ -97,7 +97,7 @@ def saccade(
 @app.command(rich_help_panel=START)
 def demo(
     out: Annotated[Path, typer.Option(help="Where the two runs and the pictures go.")] = Path("runs/demo"),
-    minutes: Annotated[float, typer.Option(min=0.05, help="Minutes of training.")] = 2.5,
+    minutes: Annotated[float, typer.Option(min=0.05, help="Minutes of training, at most.")] = 3.0,
 ) -> None:
     """Train on the built-in corpus with and without attention, translate, draw the alignment."""
     from saccade.demo import demo as show

@@ -136,8 +136,13 @@ def load(
             f"{label} holds {quoted(values)} but must hold `name: value` lines such as `task: translation`"
         )
     sources = Sources({place: f"{label}, line {line}" for place, line in lines.items()} | {(): label})
+    before = _model_name(values)
     for override in overrides:
         _override(values, sources, override)
+    if before != _model_name(values) and isinstance(values.get("model"), dict):
+        # Another model: the recipe's own settings were for the one it named.
+        given = values["model"].items()
+        values["model"] = {name: value for name, value in given if sources.get(("model", name)) == "--set"}
     values = _expanded(values, (), sources)
 
     task = _task(values, sources, package)
@@ -153,6 +158,11 @@ def load(
     except ValidationError as error:
         found = sentences(error, recipe_class, values, sources)
         raise ConfigError(together(found, label)) from None
+
+
+def _model_name(values: dict[str, Any]) -> Any:
+    model = values.get("model")
+    return model.get("name") if isinstance(model, dict) else None
 
 
 def _override(values: dict[str, Any], sources: Sources, override: str) -> None:

@@ -21,6 +21,7 @@ from saccade.tasks.scores import TranslationScores
 from saccade.training.checkpoint import RunDirectory
 
 RECIPE = "phrasebook-rnn"
+ALIKE = ["train.steps=1100", "train.threads=1", "train.validate_every=1100", "train.checkpoint_every=275"]
 KINDS = {"without attention": "none", "with attention": "additive"}
 
 
@@ -57,7 +58,7 @@ def _train_side_by_side(paths: dict[str, Path], minutes: float, notes: Console) 
             f"Both models are trained already (in {next(iter(paths.values())).parent}); delete that directory to start anew."
         )
         return
-    notes.print(f"Training {len(waiting)} translators side by side for about {minutes:g} minutes: {', '.join(waiting)}")
+    notes.print(f"Training {len(waiting)} translators side by side (at most {minutes:g} minutes): {', '.join(waiting)}")
     processes = {
         kind: subprocess.Popen(_command(kind, path, minutes), stdout=subprocess.DEVNULL)
         for kind, path in waiting.items()
@@ -73,12 +74,7 @@ def _train_side_by_side(paths: dict[str, Path], minutes: float, notes: Console) 
 
 
 def _command(kind: str, path: Path, minutes: float) -> Sequence[str]:
-    changes = [
-        f"model.attention={KINDS[kind]}",
-        f"train.minutes={minutes}",
-        "train.threads=1",
-        "train.validate_every=1000",
-    ]
+    changes = [f"model.attention={KINDS[kind]}", f"train.minutes={minutes}", *ALIKE]
     if RunDirectory(path).config.exists():
         return [sys.executable, "-m", "saccade", "train", RECIPE, "--out", str(path), "--resume"]
     settings = [argument for change in changes for argument in ("--set", change)]

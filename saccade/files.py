@@ -27,6 +27,15 @@ def replacing(path: Path) -> Iterator[Path]:
             aside.unlink(missing_ok=True)
 
 
+def make_directory(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"{path} cannot be made a directory ({error.strerror or error}): choose another place"
+        ) from None
+
+
 def write_text(path: Path, text: str) -> None:
     with replacing(path) as aside:
         aside.write_text(text, encoding="utf-8")

@@ -63,6 +63,17 @@ def test_lines_of_stdin_come_back_as_lines(tiny_run, saccade):
     assert json.loads(saccade("predict", tiny_run, "--json", stdin="1 2 3\n\n4 5\n").stdout)[2]["source"] == "4 5"
 
 
+def test_another_model_is_one_line_away(tmp_path):
+    own = tmp_path / "x.txt"
+    own.touch()
+    recipe = load("translation", [f"data.source={own}", "model.name=seq2seq", "model.attention=general"])
+    assert recipe.model.attention == "general"
+
+
+def test_nothing_in_gives_nothing_out(tiny_run):
+    assert [answer.text for answer in library.load(tiny_run).predict(["", "  "])] == ["", ""]
+
+
 def test_n_best_as_json(tiny_run, saccade):
     done = saccade("predict", tiny_run, "1 2 3", "--best", "3", "--json")
     answers = json.loads(done.stdout)[0]["translations"]
@@ -99,6 +110,8 @@ def test_look_writes_by_the_ending(tiny_run, tmp_path, ending):
         (["train", "digits-rnn", "--out", "RUN"], 2, "--resume"),
         (["train", "digits-rnn", "--out", "RUN", "--resume", "--set", "model.hidden=32"], 2, "model.hidden=32"),
         (["train", "translation"], 2, "data.source"),
+        (["train", "digits-rnn", "--out", "nothing", "--resume"], 2, "no run to go on with"),
+        (["train", "digits-rnn", "--out", "/proc/x"], 1, "/proc/x cannot be made a directory"),
         (["train", "digit-rnn"], 2, "digits-rnn"),
         (["compare", "digits-rnn", "--vary", "model.attention"], 2, "PLACE=VALUE"),
         (["compare", "digits-rnn", "--vary", "model.attention=dot,dott"], 2, "dott"),

@@ -25,7 +25,7 @@ from saccade.data.shards import TokenPairs, write_shards
 from saccade.data.text import Pair, Report, read_pairs, split_pairs
 from saccade.data.tokenizer import Kind, Tokenizer, Vocabularies
 from saccade.errors import UserError
-from saccade.files import write_text
+from saccade.files import make_directory, write_text
 
 SplitName = Literal["valid", "test"]
 Say = Callable[[str], None]
@@ -86,7 +86,7 @@ def prepare(config: CorpusConfig, directory: Path, seed: int, say: Say) -> Corpu
     """Reads, splits, learns the vocabularies, tokenises; everything is in `directory` afterwards."""
     train, valid, test = _read(config, seed)
     report = Report()
-    directory.mkdir(parents=True, exist_ok=True)
+    make_directory(directory)
     vocabularies = _learn(config, lambda: train(Report()))
     vocabularies.save(directory / "tokenizer.json")
     write_shards(

@@ -209,15 +209,15 @@ class TranslationTask:
                     f"a sentence of {len(tokens)} tokens was given and this model was trained for at most {self.recipe.data.longest} "
                     f"({source[:40]!r}…): split it into shorter sentences"
                 )
-        order = sorted(range(len(ids)), key=lambda index: len(ids[index]))
-        results: dict[int, Translation] = {}
+        order = sorted((row for row in range(len(ids)) if ids[row]), key=lambda row: len(ids[row]))
+        results = {row: nothing_from(sources[row]) for row in range(len(ids)) if not ids[row]}
         for start in range(0, len(order), config.batch):
             rows = order[start : start + config.batch]
             forced = None if prefixes is None else [self.vocabularies.target.encode(prefixes[row]) for row in rows]
             for row, hypotheses in zip(
                 rows, self._search([ids[row] for row in rows], config, forced, rows), strict=True
             ):
-                texts = [self.vocabularies.target.decode(hypothesis.tokens) for hypothesis in hypotheses]
+                texts = [self.vocabularies.target.decode(hypothesis.tokens).strip() for hypothesis in hypotheses]
                 results[row] = Translation(sources[row], texts[0], hypotheses, texts[1:])
         return [results[row] for row in range(len(ids))]
 
@@ -249,6 +249,11 @@ class TranslationTask:
             return sample(stepper, memory, begin, sampling, seed=config.seed, numbers=torch.tensor(rows), **common)
         beam = BeamConfig(max(config.beam, config.best), config.best, config.length_penalty)
         return beam_search(stepper, memory, begin, beam, **common)
+
+
+def nothing_from(source: str) -> Translation:
+    """No words in, no words out: the model is not asked."""
+    return Translation(source, "", [Hypothesis([], 0.0, 0.0, True, [])], [])
 
 
 def translations_text(translations: Sequence[Translation]) -> list[str]:

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from saccade.errors import UserError
+from saccade.files import make_directory
 from saccade.tasks.task import Objective, Task
 from saccade.training.checkpoint import (
     Progress,
@@ -96,7 +97,7 @@ class Training:
         return True
 
     def run(self) -> Progress:
-        self.directory.path.mkdir(parents=True, exist_ok=True)
+        make_directory(self.directory.path)
         self.world.share_weights(list(own_tensors(self.task.model).values()))
         started = time.monotonic() - self.progress.seconds
         with _stop_signals() as asked_to_stop, self.reporter:

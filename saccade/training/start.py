@@ -26,6 +26,8 @@ def train(recipe: str | Path, changes: Sequence[str] = (), out: Path | None = No
         raise ConfigError(
             f"{directory.path} holds a run already: go on with it by --resume, or choose another place with --out"
         )
+    if resume and not exists:
+        raise ConfigError(f"{directory.path} holds no run to go on with: check the name, or start it without --resume")
     loaded = _agreed(changes, directory) if exists else configs.load(recipe, changes)
     if exists and changes and world.leads:
         write_text(directory.config, loaded.to_yaml())
