@@ -74,8 +74,9 @@ class Thresholds:
     block_share: float = 1 / 4  # largest share of the keys that a window may span to be worth it
 
 
-# By device type, dtype, and whether a gradient will be asked for. Measured on a CPU with AVX-512, one thread (docs/results.md): the fused
-# kernel wins from 8 × 8 on, with a gradient from 4 × 4; chunks should fit the cache.
+# By device type, dtype, and whether a gradient will be asked for. Measured on a CPU with AVX-512, one thread (docs/results.md): all of
+# float32, and where the fused kernel begins to pay in float64; float64's chunks and blocks are set by analogy (half the numbers fill
+# the same cache).
 THRESHOLDS: dict[tuple[str, torch.dtype, bool], Thresholds] = {
     ("cpu", torch.float32, False): Thresholds(fused_pairs=64, chunk_elements=2**18, block_keys=256),
     ("cpu", torch.float32, True): Thresholds(fused_pairs=16, chunk_elements=2**18, block_keys=512),
