@@ -76,7 +76,18 @@ RunArgument = Annotated[
     Path, typer.Argument(metavar="RUN", help="The directory that `saccade train` wrote.", show_default=False)
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-Search = Literal["greedy", "beam", "sample"]
+SearchOption = Annotated[
+    Literal["greedy", "beam", "sample"] | None,
+    typer.Option(help="How to search; the recipe's way unless given.", show_default=False),
+]
+BeamOption = Annotated[int | None, typer.Option(min=1, help="Width of the beam.", show_default=False)]
+LengthOption = Annotated[
+    float | None, typer.Option(help="Beam: above 0 favours longer translations.", show_default=False)
+]
+CoverageOption = Annotated[
+    float | None,
+    typer.Option(help="Beam: above 0 favours translations that looked at every source word.", show_default=False),
+]
 
 
 def _print_version(wanted: bool) -> None:
@@ -180,19 +191,41 @@ def predict(
         list[str] | None,
         typer.Argument(metavar="[INPUT]...", help="Sentences; lines of stdin unless given.", show_default=False),
     ] = None,
-    search: Annotated[
-        Search | None, typer.Option(help="How to search; the recipe's way unless given.", show_default=False)
-    ] = None,
-    beam: Annotated[int | None, typer.Option(min=1, help="Width of the beam.", show_default=False)] = None,
+    search: SearchOption = None,
+    beam: BeamOption = None,
     best: Annotated[int, typer.Option(min=1, help="How many answers for each input.")] = 1,
+    length_penalty: LengthOption = None,
+    coverage_penalty: CoverageOption = None,
+    temperature: Annotated[
+        float | None, typer.Option(help="Sampling: below 1 is surer, above 1 bolder.", show_default=False)
+    ] = None,
+    top_k: Annotated[
+        int | None, typer.Option(help="Sampling: from the k likeliest words only.", show_default=False)
+    ] = None,
+    top_p: Annotated[
+        float | None,
+        typer.Option(help="Sampling: from the likeliest words that hold this share.", show_default=False),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Sampling: another seed, other samples.", show_default=False)] = None,
+    prefix: Annotated[str | None, typer.Option(help="How every translation must begin.", show_default=False)] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Translate: a line in, a line out."""
     import saccade as library
 
     lines = inputs or [line.rstrip("\n") for line in sys.stdin]
-    decode = {name: value for name, value in {"search": search, "beam": beam}.items() if value is not None}
-    answers = library.load(run).predict(lines, best=best, **decode)
+    settings = _given(
+        search=search or ("sample" if (temperature, top_k, top_p) != (None, None, None) else None),
+        beam=beam,
+        length_penalty=length_penalty,
+        coverage_penalty=coverage_penalty,
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        seed=seed,
+        prefixes=None if prefix is None else [prefix] * len(lines),
+    )
+    answers = library.load(run).predict(lines, best=best, **settings)
     if as_json:
         _print_json([answer.to_dict() for answer in answers])
         return
@@ -202,18 +235,48 @@ def predict(
 
 
 @app.command(rich_help_panel=RUNS)
+def score(
+    run: RunArgument,
+    source: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="Source sentences, or both sides (TSV, JSON lines).", show_default=False),
+    ],
+    target: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", help="Their translations, line by line.", show_default=False)
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say how probable given translations are: log P(target | source), a line each."""
+    import saccade as library
+    from saccade.data.text import every_pair
+
+    pairs = every_pair(source, target)
+    scored = library.load(run).score(pairs)
+    if as_json:
+        rows = zip(pairs, scored, strict=True)
+        _print_json(
+            [{"source": s, "target": t, "log_prob": h.log_prob, "tokens": len(h.tokens) + 1} for (s, t), h in rows]
+        )
+        return
+    for (s, t), hypothesis in zip(pairs, scored, strict=True):
+        print(f"{hypothesis.log_prob:.4f}\t{s}\t{t}")
+
+
+@app.command(rich_help_panel=RUNS)
 def evaluate(
     run: RunArgument,
     split: Annotated[Literal["valid", "test"], typer.Option(help="Which held-out examples.")] = "test",
-    search: Annotated[
-        Search | None, typer.Option(help="How to search; the recipe's way unless given.", show_default=False)
-    ] = None,
+    search: SearchOption = None,
+    beam: BeamOption = None,
+    length_penalty: LengthOption = None,
+    coverage_penalty: CoverageOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Measure a run on examples it has not seen."""
     import saccade as library
 
-    scores = library.load(run).evaluate(split, **({} if search is None else {"search": search}))
+    settings = _given(search=search, beam=beam, length_penalty=length_penalty, coverage_penalty=coverage_penalty)
+    scores = library.load(run).evaluate(split, **settings)
     if as_json:
         _print_json(scores.to_dict())
         return
@@ -243,6 +306,11 @@ def look(
     maps = library.load(run).look(source, target, words=not subwords, only=only)
     save(maps, out, title=source)
     print(out)
+
+
+def _given(**settings: object) -> dict[str, object]:
+    """The settings that somebody gave."""
+    return {name: value for name, value in settings.items() if value is not None}
 
 
 def _print_json(values: object) -> None:

@@ -64,8 +64,15 @@ def _directory(out: Path, settings: dict[str, str]) -> Path:
 def _check_is_the_same(recipe: Recipe, path: Path) -> None:
     """A run that is there already must be of this very recipe: results of another one are never shown for it."""
     config = RunDirectory(path).config
-    if config.exists() and configs.load(config, check_files=False).to_dict() != recipe.to_dict():
+    if config.exists() and not _fits(recipe.to_dict(), configs.load(config, check_files=False).to_dict()):
         raise ConfigError(f"{path} holds a run with other settings: choose another place with --out, or delete it")
+
+
+def _fits(wanted: Any, found: Any) -> bool:
+    """Equal, but for what was left open (auto) and has been chosen from the data since."""
+    if isinstance(wanted, dict) and isinstance(found, dict):
+        return wanted.keys() == found.keys() and all(_fits(wanted[name], found[name]) for name in wanted)
+    return wanted in ("auto", found)
 
 
 def combinations(vary: Sequence[str]) -> list[dict[str, str]]:

@@ -1,5 +1,6 @@
 """Files that are whole or not there: written under another name, then renamed."""
 
+import glob
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -14,6 +15,7 @@ def replacing(path: Path) -> Iterator[Path]:
     aside = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        _sweep(path)
         yield aside
         with aside.open("rb") as written:
             os.fsync(written.fileno())
@@ -25,6 +27,27 @@ def replacing(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             aside.unlink(missing_ok=True)
+
+
+def _sweep(path: Path) -> None:
+    """Removes what killed processes left half-written beside `path`."""
+    for left in path.parent.glob(f".{glob.escape(path.name)}.*.partial"):
+        owner = left.name.split(".")[-2]
+        if owner.isdigit() and not _is_alive(int(owner)):
+            with suppress(OSError):
+                left.unlink()
+
+
+def _is_alive(process: int) -> bool:
+    if os.name != "posix":
+        return True  # elsewhere asking is not so simple; then nothing is swept
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def make_directory(path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from saccade import config as configs
 from saccade.data.corpus import SplitName
+from saccade.decoding import Hypothesis
 from saccade.explain.maps import AttentionMap
 from saccade.explain.replay import alignment_error, look
 from saccade.tasks.scores import TranslationScores
@@ -28,6 +29,11 @@ class Run:
     def predict(self, inputs: Sequence[str], **decode: Any) -> list[Any]:
         """Predictions in the order of the inputs; keywords replace settings of the `decode` section."""
         return self.task.predict(inputs, **decode)
+
+    def score(self, pairs: Sequence[tuple[str, str]]) -> list[Hypothesis]:
+        """How probable given outputs are: log P(target | source) of each pair, in all and per token."""
+        scored: list[Hypothesis] = self.task.score(pairs)
+        return scored
 
     def evaluate(self, split: SplitName = "test", **decode: Any) -> TranslationScores:
         """The task's metrics on held-out examples, and the alignment error rate where gold alignments are known."""

@@ -46,6 +46,8 @@ def test_a_persons_own_files_in_one_command(tmp_path, saccade):
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "my-run"
     assert "to validate" in done.stderr
+    assert "model.size tiny, chosen for" in done.stderr
+    assert "% of a batch is padding" in done.stderr
     told = saccade("predict", "my-run", "the dog", cwd=tmp_path)
     assert told.returncode == 0, told.stderr
     assert len(told.stdout.splitlines()) == 1
@@ -223,6 +225,40 @@ def test_held_out_sentences_that_are_too_long_are_left_out_and_said(tmp_path, sa
     done = saccade("train", "translation", *settings([*files, *small]), "--out", "run", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "longer than 30 tokens: 1 and 1" in done.stderr
+
+
+def test_a_size_is_chosen_from_the_number_of_pairs():
+    from saccade.models.transformer import Config
+
+    sizes = {pairs: Config(size="auto").fitted(pairs).size for pairs in (50, 100_000, 100_001, 5_000_000, 50_000_000)}
+    assert list(sizes.values()) == ["tiny", "tiny", "small", "base", "big"]
+    assert Config(size="big").fitted(50).size == "big"
+    with pytest.raises(ValueError, match="multiple"):
+        Config(size="auto", width=100)
+
+
+def test_given_pairs_are_scored_a_line_each(tiny_run, saccade, tmp_path):
+    (tmp_path / "pairs.tsv").write_text("1 2 3\t3 2 1\n\n4\t4\n")
+    done = saccade("score", str(tiny_run), "pairs.tsv", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    rows = [line.split("\t") for line in done.stdout.splitlines()]
+    assert [row[1:] for row in rows] == [["1 2 3", "3 2 1"], ["", ""], ["4", "4"]]
+    assert all(float(row[0]) < 0 for row in rows)
+    as_json = json.loads(saccade("score", str(tiny_run), "pairs.tsv", "--json", cwd=tmp_path).stdout)
+    assert [row["tokens"] for row in as_json] == [4, 1, 2]
+
+
+def test_sampling_is_asked_for_on_the_command_line(tiny_run, saccade):
+    def sampled(*options):
+        return saccade("predict", str(tiny_run), "1 2 3 4 5", "--best", "4", *options).stdout
+
+    assert sampled("--temperature", "3", "--seed", "1") == sampled("--temperature", "3", "--seed", "1")
+    assert sampled("--temperature", "3", "--seed", "1") != sampled("--temperature", "3", "--seed", "2")
+    assert sampled("--top-k", "1", "--seed", "1") == sampled("--top-k", "1", "--seed", "2")
+    assert all(line.startswith("7 7") for line in sampled("--prefix", "7 7").splitlines())
+    wrong = saccade("predict", str(tiny_run), "1 2", "--top-p", "1.5")
+    assert wrong.returncode == 1
+    assert "top_p = 1.5" in wrong.stderr
 
 
 @pytest.mark.parametrize("wrong", [{"beem": 3}, {"search": "bogus"}, {"beam": 0}])

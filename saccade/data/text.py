@@ -81,6 +81,14 @@ def read_pairs(
     return _kept_pairs(paths, lowercase, Report() if report is None else report)
 
 
+def every_pair(source: str | os.PathLike[str], target: str | os.PathLike[str] | None = None) -> list[Pair]:
+    """The pairs of such files as they stand, a pair for every line, empty ones too."""
+    paths = [Path(path) for path in (source, target) if path is not None]
+    for path in paths:
+        _check_readable(path)
+    return list(_pairs_in(paths))
+
+
 def _kept_pairs(paths: list[Path], lowercase: bool, report: Report) -> Iterator[Pair]:
     found = False
     for source, target in _pairs_in(paths):
@@ -151,7 +159,7 @@ def _is_text(value: object) -> TypeGuard[str]:
 
 def _check_readable(path: Path) -> None:
     if not path.exists():
-        raise UserError(f"There is no file {path}; check the path in the data part of the recipe.")
+        raise UserError(f"There is no file {path}; check the path.")
     if path.is_dir():
         raise UserError(f"{path} is a directory; give a text file with one sentence per line.")
     if not os.access(path, os.R_OK):

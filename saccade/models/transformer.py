@@ -37,6 +37,9 @@ class Size:
     heads: int
     feed_forward: int
 
+    def __str__(self) -> str:
+        return f"{self.layers} + {self.layers} layers, width {self.width}, {self.heads} heads, feed-forward {self.feed_forward}"
+
 
 SIZES = {
     "tiny": Size(layers=4, width=128, heads=4, feed_forward=256),
@@ -44,12 +47,13 @@ SIZES = {
     "base": Size(layers=6, width=512, heads=8, feed_forward=2048),
     "big": Size(layers=6, width=1024, heads=16, feed_forward=4096),
 }
+PAIRS = {"tiny": 100_000, "small": 1_000_000, "base": 10_000_000}  # up to so many training pairs, by experience
 
 
 class Config(BaseConfig):
     kind: ClassVar[str] = "sequence-to-sequence"
 
-    size: Literal["tiny", "small", "base", "big"] = "small"
+    size: Literal["auto", "tiny", "small", "base", "big"] = Field("small", description="auto: by the number of pairs")
     layers: int | None = Field(None, ge=1, description="instead of the size's own")
     width: int | None = Field(None, ge=2)
     heads: int | None = Field(None, ge=1)
@@ -66,14 +70,25 @@ class Config(BaseConfig):
 
     @property
     def sizes(self) -> Size:
+        return self._sizes("tiny" if self.size == "auto" else self.size)
+
+    def fitted(self, pairs: int) -> "Config":
+        """With a size for so many training pairs, where the choice was left open."""
+        if self.size != "auto":
+            return self
+        size = next((size for size, most in PAIRS.items() if pairs <= most), "big")
+        return self.model_copy(update={"size": size})
+
+    def _sizes(self, size: str) -> Size:
         own = {name: getattr(self, name) for name in ("layers", "width", "heads", "feed_forward")}
-        return replace(SIZES[self.size], **{name: value for name, value in own.items() if value is not None})
+        return replace(SIZES[size], **{name: value for name, value in own.items() if value is not None})
 
     @model_validator(mode="after")
     def _heads_divide_width(self) -> "Config":
-        sizes = self.sizes
-        if sizes.width % (2 * sizes.heads):
-            raise ValueError(f"width {sizes.width} must be a multiple of 2 × {sizes.heads} heads")
+        for size in SIZES if self.size == "auto" else [self.size]:
+            sizes = self._sizes(size)
+            if sizes.width % (2 * sizes.heads):
+                raise ValueError(f"width {sizes.width} must be a multiple of 2 × {sizes.heads} heads")
         return self
 
 

@@ -41,6 +41,7 @@ class Validation:
 
 
 class Task(Protocol):
+    recipe: Recipe  # with whatever the task chose from the data in place of "auto"
     model: nn.Module
     unit: str  # what is counted: "tokens", "images"
 

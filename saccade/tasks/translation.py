@@ -9,11 +9,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from saccade.config import Config as BaseConfig
@@ -25,9 +25,10 @@ from saccade.data.phrasebook import Phrase
 from saccade.data.shards import TokenPairs
 from saccade.data.text import normalise
 from saccade.data.tokenizer import BOS, EOS, PAD
-from saccade.decoding import BeamConfig, Hypothesis, Prefix, SamplingConfig, beam_search, greedy_search, sample
+from saccade.decoding import Hypothesis, score_targets
 from saccade.errors import UserError
 from saccade.layers.cross_entropy import linear_cross_entropy
+from saccade.tasks.generate import DecodeConfig, as_prefix, generate
 from saccade.tasks.scores import TranslationScores, score_translations
 from saccade.tasks.task import Loss, Objective, Validation, device, trainable
 
@@ -35,22 +36,6 @@ from saccade.tasks.task import Loss, Objective, Validation, device, trainable
 class ObjectiveConfig(BaseConfig):
     label_smoothing: float = Field(0.1, ge=0, lt=1)
     reinforce: float = Field(1.0, ge=0, description="hard attention: weight of the REINFORCE term")
-
-
-class DecodeConfig(BaseConfig):
-    search: Literal["greedy", "beam", "sample"] = "beam"
-    beam: int = Field(5, ge=1)
-    length_penalty: float = 1.0
-    best: int = Field(1, ge=1, description="how many translations to give")
-    temperature: float = Field(1.0, gt=0)
-    top_k: int | None = Field(None, ge=1)
-    top_p: float = Field(1.0, gt=0, le=1)
-    seed: int = 1
-    batch: int = Field(32, ge=1, description="sentences translated at a time; changes the speed, never the output")
-    longest: int = Field(
-        200, ge=1, description="an output has at most this many tokens, and at most twice the source's plus 20"
-    )
-    valid_sentences: int = Field(500, ge=1, description="sentences translated at each validation, greedily")
 
 
 class Config(BaseConfig):
@@ -112,7 +97,14 @@ class TranslationTask:
     @classmethod
     def prepare(cls, recipe: Recipe, directory: Path, say: Say) -> "TranslationTask":
         """A new run: the corpus is read and tokenised into the directory."""
-        return cls(recipe, corpora.prepare(recipe.data, directory, recipe.train.seed, say))
+        corpus = corpora.prepare(recipe.data, directory, recipe.train.seed, say)
+        if getattr(recipe.model, "size", None) == "auto":
+            pairs = len(corpus.train)
+            recipe = recipe.model_copy(update={"model": recipe.model.fitted(pairs)})
+            say(f"model.size {recipe.model.size}, chosen for {pairs:,} pairs: {recipe.model.sizes}")
+        task = cls(recipe, corpus)
+        say(f"{100 * task.batches(0, 1).padding_share(0):.1f} % of a batch is padding on average")
+        return task
 
     @classmethod
     def reopen(cls, recipe: Recipe, directory: Path) -> "TranslationTask":
@@ -121,11 +113,17 @@ class TranslationTask:
     # Training
 
     def objectives(self) -> list[Objective]:
-        return [Objective("loss", trainable([self.model]), self._loss, shown=("cross-entropy",))]
+        reinforced = getattr(self.recipe.model, "selection", "soft") == "hard"
+        loss_is_more = reinforced or self.recipe.objective.label_smoothing > 0
+        shown = ("cross-entropy",) if loss_is_more else ()
+        return [Objective("loss", trainable([self.model]), self._loss, shown)]
 
     def epoch(self, number: int, rank: int, world: int) -> Sequence[np.ndarray[Any, Any]]:
+        return self.batches(rank, world).epoch(number)
+
+    def batches(self, rank: int, world: int) -> TokenBatches:
         seed, tokens = self.recipe.train.seed, self.recipe.data.batch_tokens
-        return TokenBatches(*self.corpus.train.lengths, tokens, seed=seed, shard=(rank, world)).epoch(number)
+        return TokenBatches(*self.corpus.train.lengths, tokens, seed=seed, shard=(rank, world))
 
     def batch(self, work: np.ndarray[Any, Any]) -> PairBatch | None:
         return collate(self.corpus.train, work).to(self.device) if len(work) else None
@@ -144,8 +142,8 @@ class TranslationTask:
 
     def _readouts(self, batch: PairBatch) -> tuple[Tensor, Tensor, Tensor]:
         """Readouts (tokens, D) of the words that are not padding, those words (tokens,), and attention's log-probability."""
-        encoded = self.model.encode(batch.source, batch.source_lengths)  # type: ignore[operator]
-        readouts, log_prob = self.model.read(encoded, batch.target_in)  # type: ignore[operator]
+        encoded = self.stepper.encode(batch.source, batch.source_lengths)
+        readouts, log_prob = self.stepper.read(encoded, batch.target_in)
         real = batch.target_out != PAD
         return readouts[real], batch.target_out[real], log_prob
 
@@ -201,7 +199,40 @@ class TranslationTask:
     ) -> list[Translation]:
         """Translations in the order given. Keywords replace settings of the recipe's `decode` section."""
         self.model.eval()
-        config = self._decoding(decode)
+        config = self.recipe.decode.with_changes(decode)
+        ids = self._encode(sources)
+        order = sorted((row for row in range(len(ids)) if ids[row]), key=lambda row: len(ids[row]))
+        results = {row: nothing_from(sources[row]) for row in range(len(ids)) if not ids[row]}
+        for start in range(0, len(order), config.batch):
+            rows = order[start : start + config.batch]
+            forced = None if prefixes is None else [self.vocabularies.target.encode(prefixes[row]) for row in rows]
+            memory, lengths = self._memory([ids[row] for row in rows])
+            found = generate(self.stepper, memory, 2 * lengths + 20, config, forced, rows)
+            for row, hypotheses in zip(rows, found, strict=True):
+                texts = [self.vocabularies.target.decode(hypothesis.tokens).strip() for hypothesis in hypotheses]
+                results[row] = Translation(sources[row], texts[0], hypotheses, texts[1:])
+        return [results[row] for row in range(len(ids))]
+
+    @torch.no_grad()
+    def score(self, pairs: Sequence[tuple[str, str]]) -> list[Hypothesis]:
+        """log P(target | source) of given pairs, in all and per token, in the order given."""
+        self.model.eval()
+        sources = self._encode([source for source, _ in pairs])
+        targets = self.vocabularies.target.encode_batch([normalise(target) for _, target in pairs])
+        results: list[Hypothesis] = []
+        for start in range(0, len(pairs), self.recipe.decode.batch):
+            part = slice(start, start + self.recipe.decode.batch)
+            memory, lengths = self._memory(sources[part])
+            begin = torch.full_like(lengths, BOS)
+            results += score_targets(self.stepper, memory, begin, *as_prefix(targets[part]), eos=EOS)
+        return results
+
+    @property
+    def stepper(self) -> Any:
+        return self.model
+
+    def _encode(self, sources: Sequence[str]) -> list[list[int]]:
+        """Tokens of each source; one that is longer than the model was trained for is refused, never cut."""
         ids = self.vocabularies.source.encode_batch([normalise(source) for source in sources])
         for source, tokens in zip(sources, ids, strict=True):
             if len(tokens) > self.recipe.data.longest:
@@ -209,46 +240,12 @@ class TranslationTask:
                     f"a sentence of {len(tokens)} tokens was given and this model was trained for at most {self.recipe.data.longest} "
                     f"({source[:40]!r}…): split it into shorter sentences"
                 )
-        order = sorted((row for row in range(len(ids)) if ids[row]), key=lambda row: len(ids[row]))
-        results = {row: nothing_from(sources[row]) for row in range(len(ids)) if not ids[row]}
-        for start in range(0, len(order), config.batch):
-            rows = order[start : start + config.batch]
-            forced = None if prefixes is None else [self.vocabularies.target.encode(prefixes[row]) for row in rows]
-            for row, hypotheses in zip(
-                rows, self._search([ids[row] for row in rows], config, forced, rows), strict=True
-            ):
-                texts = [self.vocabularies.target.decode(hypothesis.tokens).strip() for hypothesis in hypotheses]
-                results[row] = Translation(sources[row], texts[0], hypotheses, texts[1:])
-        return [results[row] for row in range(len(ids))]
+        return ids
 
-    def _decoding(self, changes: dict[str, Any]) -> DecodeConfig:
-        try:
-            return DecodeConfig.model_validate({**self.recipe.decode.model_dump(), **changes})
-        except ValidationError as error:
-            first = error.errors()[0]
-            names = ", ".join(DecodeConfig.model_fields)
-            raise UserError(
-                f"decoding got {first['loc'][0]} = {first['input']!r} ({first['msg']}); the settings are {names}"
-            ) from None
-
-    def _search(
-        self, ids: list[list[int]], config: DecodeConfig, forced: list[list[int]] | None, rows: list[int]
-    ) -> list[list[Hypothesis]]:
+    def _memory(self, ids: list[list[int]]) -> tuple[Any, Tensor]:
+        """The sources as the model reads them, and their lengths with the end token."""
         batch = collate(TokenPairs.from_lists([(tokens, ()) for tokens in ids]), range(len(ids))).to(self.device)
-        memory = self.model.encode(batch.source, batch.source_lengths)  # type: ignore[operator]
-        begin = torch.full((len(ids),), BOS, device=self.device)
-        longest = (2 * batch.source_lengths + 20).clamp(max=config.longest)
-        common: dict[str, Any] = {"eos": EOS, "pad": PAD, "longest": longest}
-        if forced is not None:
-            common["prefix"] = _prefix(forced)
-        stepper: Any = self.model
-        if config.search == "greedy":
-            return [[hypothesis] for hypothesis in greedy_search(stepper, memory, begin, **common)]
-        if config.search == "sample":
-            sampling = SamplingConfig(config.best, config.temperature, config.top_k, config.top_p)
-            return sample(stepper, memory, begin, sampling, seed=config.seed, numbers=torch.tensor(rows), **common)
-        beam = BeamConfig(max(config.beam, config.best), config.best, config.length_penalty)
-        return beam_search(stepper, memory, begin, beam, **common)
+        return self.stepper.encode(batch.source, batch.source_lengths), batch.source_lengths
 
 
 def nothing_from(source: str) -> Translation:
@@ -258,9 +255,3 @@ def nothing_from(source: str) -> Translation:
 
 def translations_text(translations: Sequence[Translation]) -> list[str]:
     return [translation.text for translation in translations]
-
-
-def _prefix(rows: list[list[int]]) -> Prefix:
-    longest = max(map(len, rows), default=0)
-    tokens = torch.tensor([row + [PAD] * (longest - len(row)) for row in rows], dtype=torch.long)
-    return Prefix(tokens.view(len(rows), longest), torch.tensor([len(row) for row in rows]))

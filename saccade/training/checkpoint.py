@@ -4,6 +4,7 @@
     tokenizer.json       written by the task (or whatever else it learned from the data)
     model.safetensors    the best weights so far
     metrics.jsonl        a line per report
+    tensorboard/         the same, if that package is installed
     state/STEP.safetensors   everything needed to go on exactly: weights, optimiser, where in the data; with a checksum
 
 Nothing is ever unpickled. A state that is half-written or damaged is recognised by its checksum, and the one before it is used.

@@ -10,7 +10,7 @@ import math
 import signal
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from saccade.errors import UserError
 from saccade.files import make_directory
 from saccade.tasks.task import Objective, Task
+from saccade.training.board import Board, NoBoard, open_board
 from saccade.training.checkpoint import (
     Progress,
     RunDirectory,
@@ -73,6 +74,7 @@ class Training:
         self.dtype = resolve(config.precision, self.device)
         self.progress = Progress()
         self.sums = Sums()
+        self.board: Board = NoBoard()
 
     def resume(self) -> bool:
         """Goes on from the newest whole state, if there is one."""
@@ -100,7 +102,9 @@ class Training:
         make_directory(self.directory.path)
         self.world.share_weights(list(own_tensors(self.task.model).values()))
         started = time.monotonic() - self.progress.seconds
-        with _stop_signals() as asked_to_stop, self.reporter:
+        if self.world.leads:
+            self.board = open_board(self.directory.path / "tensorboard", self.progress.step)
+        with closing(self.board), _stop_signals() as asked_to_stop, self.reporter:
             if self._is_over() and not self.progress.finished:
                 self._after_update()  # the run was stopped between its last update and its end
             while not self.progress.finished:
@@ -194,6 +198,7 @@ class Training:
             self.directory.write_metrics(
                 step=self.progress.step, epoch=self.progress.epoch, seconds=round(self.progress.seconds, 2), **shown
             )
+            self.board.write(self.progress.step, shown, "train")
 
     def _validate(self) -> None:
         """Validates and keeps the weights if they are the best so far."""
@@ -213,6 +218,7 @@ class Training:
         if self.world.leads:
             self.reporter.validation(self.progress.step, validation, is_best)
             self.directory.write_metrics(step=self.progress.step, valid=dict(validation.metrics))
+            self.board.write(self.progress.step, validation.metrics, "valid")
             if is_best:
                 self.directory.save_model(own_tensors(self.task.model))
 

@@ -52,12 +52,17 @@ def train(recipe: str | Path, changes: Sequence[str] = (), out: Path | None = No
 
 
 def open_task(recipe: Recipe, directory: RunDirectory, reporter: Reporter, world: World, new: bool) -> Task:
-    """The leader prepares a new run; config.yaml comes last, so that a directory with one is complete."""
+    """The leader prepares a new run; config.yaml comes last, so that a directory with one is complete.
+
+    It holds what the task chose from the data too, so everybody else reads it from there.
+    """
     if new and world.leads:
         prepared: Task = task_class(recipe).prepare(recipe, directory.path, reporter.say)
-        write_text(directory.config, recipe.to_yaml())
+        write_text(directory.config, prepared.recipe.to_yaml())
     world.wait()
-    return prepared if new and world.leads else task_class(recipe).reopen(recipe, directory.path)
+    if new and world.leads:
+        return prepared
+    return task_class(recipe).reopen(configs.load(directory.config, check_files=False), directory.path)
 
 
 def task_class(recipe: Recipe) -> type[Task]:

@@ -9,6 +9,7 @@ from saccade.data.phrasebook import phrases, split_words
 from saccade.data.tokenizer import Tokenizer
 from saccade.errors import UserError
 from saccade.explain.replay import replay
+from saccade.tasks.generate import CoverageStepper
 from saccade.tasks.scores import score_translations
 from saccade.training.start import train
 
@@ -47,6 +48,51 @@ def test_output_never_depends_on_the_batch(reverser, search):
 
 def test_a_forced_beginning_is_kept(reverser):
     assert reverser.task.predict(["1 2 3"], prefixes=["9 9"])[0].text.startswith("9 9")
+
+
+def test_scoring_a_found_translation_gives_the_probability_it_was_found_with(reverser):
+    sources = [phrase.source for phrase in reverser.task.corpus.test[:40]]
+    found = reverser.predict(sources, best=2)
+    pairs = [(each.source, text) for each in found for text in (each.text, *each.alternatives)]
+    given = [hypothesis.log_prob for each in found for hypothesis in each.hypotheses]
+    assert [each.log_prob for each in reverser.task.score(pairs)] == pytest.approx(given, abs=1e-4)
+
+
+def test_coverage_while_searching_is_the_sum_of_the_maps_rows(reverser):
+    model, tokens = reverser.task.model, reverser.task.vocabularies
+    words, source = [1, *tokens.target.encode("3 2 1")], [*tokens.source.encode("1 2 3"), 2]
+    stepper = CoverageStepper(model)
+    with torch.no_grad():
+        state = stepper.start(model.encode(torch.tensor([source, [*source[:-2], 2, 0]]), torch.tensor([4, 3])))
+        for word in words:
+            _, state = stepper.step(torch.tensor([word, word]), state)
+    weights = replay(reverser.task, [("1 2 3", "3 2 1")])[0][0].weights[0]
+    assert stepper.coverage(state)[0].tolist() == pytest.approx(weights.sum(0).tolist(), abs=1e-5)
+    assert stepper.coverage(state)[1, 3] == 1.0  # padding is never missed
+
+
+def test_a_coverage_penalty_is_that_of_the_maps(reverser):
+    """log P / ((5 + |Y|) / 6)^length + coverage · Σ log(min(Σ attention, 1)), from the picture's own weights."""
+    found = reverser.predict(["1 2 3 4", "5 5 6"], best=3, length_penalty=0.5, coverage_penalty=0.7)
+    penalties = []
+    for each in found:
+        for text, hypothesis in zip((each.text, *each.alternatives), each.hypotheses, strict=True):
+            weights = torch.tensor(replay(reverser.task, [(each.source, text)])[0][0].weights[0])
+            missed = weights.sum(0).clamp(max=1).log().sum()
+            length = len(hypothesis.tokens) + 1
+            expected = hypothesis.log_prob / ((5 + length) / 6) ** 0.5 + 0.7 * float(missed)
+            assert hypothesis.score == pytest.approx(expected, abs=1e-3)
+            penalties.append(float(missed))
+    assert min(penalties) < -0.1
+
+
+def test_without_attention_there_is_nothing_to_cover(tmp_path):
+    from saccade.tasks.translation import TranslationTask
+
+    recipe = load_recipe("digits-rnn", ["model.attention=none", "data.examples=50"])
+    task = TranslationTask.prepare(recipe, tmp_path, print)
+    with pytest.raises(UserError, match="no attention"):
+        task.predict(["1 2"], coverage_penalty=0.2)
 
 
 def test_a_sentence_that_is_too_long_is_refused_not_cut(reverser):

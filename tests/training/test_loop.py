@@ -183,6 +183,22 @@ def test_a_loss_that_is_not_finite_stops_with_the_step_and_the_batch(tmp_path):
     assert all(tensor.isfinite().all() for tensor in state[0].values())
 
 
+def test_tensorboard_shows_the_numbers_of_the_metrics(tmp_path):
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    training(tmp_path, steps=20).run()
+    again = training(tmp_path, steps=30)
+    again.resume()
+    again.run()
+    events = accumulator.EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    expected = {line["step"]: line["loss"] for line in lines if "loss" in line}
+    shown = {event.step: event.value for event in events.Scalars("train/loss")}
+    assert shown == pytest.approx(expected)
+    assert {event.step for event in events.Scalars("valid/error")} == {
+        line["step"] for line in lines if "valid" in line
+    }
+
+
 def test_patience_stops_early(tmp_path):
     class NeverBetter(Line):
         def validate(self):

@@ -1,0 +1,119 @@
+"""From something encoded to words: the `decode` section of a recipe, and the search that it describes."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from pydantic import Field, ValidationError
+from torch import Tensor, nn
+
+from saccade.attention import record_attention
+from saccade.config import Config
+from saccade.data.tokenizer import BOS, EOS, PAD
+from saccade.decoding import BeamConfig, Hypothesis, Prefix, SamplingConfig, beam_search, greedy_search, sample
+from saccade.errors import UserError
+
+
+class DecodeConfig(Config):
+    search: Literal["greedy", "beam", "sample"] = "beam"
+    beam: int = Field(5, ge=1)
+    length_penalty: float = Field(1.0, description="beam: above 0 favours longer outputs")
+    coverage_penalty: float = Field(
+        0.0, ge=0, description="beam: above 0 favours outputs that looked at all the source"
+    )
+    best: int = Field(1, ge=1, description="how many outputs to give")
+    temperature: float = Field(1.0, gt=0)
+    top_k: int | None = Field(None, ge=1)
+    top_p: float = Field(1.0, gt=0, le=1)
+    seed: int = 1
+    batch: int = Field(32, ge=1, description="inputs worked on at a time; changes the speed, never the output")
+    longest: int = Field(
+        200, ge=1, description="an output has at most this many tokens, and at most twice the source's plus 20"
+    )
+    valid_sentences: int = Field(500, ge=1, description="sentences written at each validation, greedily")
+
+    def with_changes(self, changes: dict[str, Any]) -> "DecodeConfig":
+        try:
+            return DecodeConfig.model_validate({**self.model_dump(), **changes})
+        except ValidationError as error:
+            first = error.errors()[0]
+            names = ", ".join(DecodeConfig.model_fields)
+            raise UserError(
+                f"decoding got {first['loc'][0]} = {first['input']!r} ({first['msg']}); the settings are {names}"
+            ) from None
+
+
+def generate(
+    model: Any,
+    memory: Any,
+    longest: Tensor,
+    config: DecodeConfig,
+    forced: list[list[int]] | None = None,
+    numbers: list[int] | None = None,
+) -> list[list[Hypothesis]]:
+    """The best hypotheses for each row of `memory` (what the model encoded), none longer than `longest` (B,).
+
+    `forced` holds the tokens each must begin with. `numbers` names the rows, so that a sample belongs to its input whatever the batch.
+    """
+    begin = torch.full((len(longest),), BOS, device=longest.device)
+    common: dict[str, Any] = {"eos": EOS, "pad": PAD, "longest": longest.clamp(max=config.longest)}
+    if forced is not None:
+        common["prefix"] = as_prefix(forced)
+    if config.search == "greedy":
+        return [[hypothesis] for hypothesis in greedy_search(model, memory, begin, **common)]
+    if config.search == "sample":
+        sampling = SamplingConfig(config.best, config.temperature, config.top_k, config.top_p)
+        order = None if numbers is None else torch.tensor(numbers)
+        return sample(model, memory, begin, sampling, seed=config.seed, numbers=order, **common)
+    beam = BeamConfig(
+        max(config.beam, config.best), config.best, config.length_penalty, coverage_penalty=config.coverage_penalty
+    )
+    stepper = CoverageStepper(model) if config.coverage_penalty else model
+    return beam_search(stepper, memory, begin, beam, **common)
+
+
+def as_prefix(rows: list[list[int]]) -> Prefix:
+    longest = max(map(len, rows), default=0)
+    tokens = torch.tensor([row + [PAD] * (longest - len(row)) for row in rows], dtype=torch.long)
+    return Prefix(tokens.view(len(rows), longest), torch.tensor([len(row) for row in rows]))
+
+
+@dataclass(frozen=True)
+class Covered:
+    state: Any
+    coverage: Tensor  # (B, S)
+
+
+class CoverageStepper:
+    """A model's steps, watched: what each source position has been attended to so far, averaged over heads and layers.
+
+    Only a search that asks for a coverage penalty pays for the watching.
+    """
+
+    def __init__(self, model: nn.Module):
+        self.model: Any = model
+
+    def start(self, memory: Any) -> Covered:
+        padded = (~memory.visible).squeeze(1).float()  # nothing is missed where there is nothing
+        return Covered(self.model.start(memory), padded)
+
+    def step(self, token: Tensor, state: Covered) -> tuple[Tensor, Covered]:
+        with record_attention(self.model, "decoder.*") as seen:
+            logits, after = self.model.step(token, state.state)
+        over_source = [_one_row(calls[-1]) for name, calls in seen.items() if "self" not in name]
+        if not over_source:
+            raise UserError(
+                "this model has no attention, so nothing is covered: set decode.coverage_penalty to 0, or train one that attends"
+            )
+        return logits, Covered(after, state.coverage + torch.stack(over_source).mean(0))
+
+    def select(self, state: Covered, rows: Tensor) -> Covered:
+        return Covered(self.model.select(state.state, rows), state.coverage[rows])
+
+    def coverage(self, state: Covered) -> Tensor:
+        return state.coverage
+
+
+def _one_row(weights: Tensor) -> Tensor:
+    """Weights of a single query, (B, 1, S) or (B, H, 1, S), as (B, S)."""
+    return weights.squeeze(-2) if weights.dim() == 3 else weights.squeeze(-2).mean(1)

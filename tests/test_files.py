@@ -1,0 +1,38 @@
+"""Files are whole or not there."""
+
+import subprocess
+import sys
+
+import pytest
+
+from saccade.files import replacing, write_text
+
+
+def test_what_a_killed_process_left_is_swept_away_and_a_living_ones_is_kept(tmp_path):
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    living = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    for process in (dead, living):
+        (tmp_path / f".x.txt.{process.pid}.partial").touch()
+    (tmp_path / ".other.txt.1.partial").touch()
+    write_text(tmp_path / "x.txt", "whole")
+    living.communicate(b"\n")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        ".other.txt.1.partial",
+        f".x.txt.{living.pid}.partial",
+        "x.txt",
+    ]
+
+
+def test_an_error_changes_nothing(tmp_path):
+    write_text(tmp_path / "x.txt", "before")
+
+    def write_half():
+        with replacing(tmp_path / "x.txt") as aside:
+            aside.write_text("half")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        write_half()
+    assert [path.name for path in tmp_path.iterdir()] == ["x.txt"]
+    assert (tmp_path / "x.txt").read_text() == "before"
