@@ -45,10 +45,28 @@ INSTITUTIONS = names("""
     the Security Council = le/0 Conseil/2 de sécurité/1 = m
     the Red Cross = la/0 Croix-Rouge/1,2 = f
 """)
-AREA = names("the European Economic Area = la/0 zone/3 économique/2 européenne/1 = f")[0]
+
+
+def _alliances() -> tuple[Name, ...]:
+    """ "the European Economic Area" and its like: three words that French says in the opposite order, in every combination, so that the
+    words and their order must be learned and not one name."""
+    regions = ("European européen européenne", "African africain africaine", "American américain américaine")
+    kinds = ("Economic économique", "Political politique", "Monetary monétaire", "Scientific scientifique")
+    nouns = ("Area la zone f", "Community la communauté f", "Forum le forum m")
+    lines = []
+    for noun, article, french, gender in map(str.split, nouns):
+        for kind, french_kind in map(str.split, kinds):
+            for region, *forms in map(str.split, regions):
+                french_region = forms[gender == "f"]
+                words = f"{article}/0 {french}/3 {french_kind}/2 {french_region}/1"
+                lines.append(f"the {region} {kind} {noun} = {words} = {gender}")
+    return names("\n".join(lines))
+
+
+ALLIANCES = _alliances()
+AREA = ALLIANCES[0]
 TOPICS = (
-    AREA,
-    AREA,  # twice: the sentence of the lectures speaks of it
+    *ALLIANCES,
     *names("""
     agriculture = la agriculture/0 = f
     trade = le commerce/0 = m
@@ -60,7 +78,8 @@ TOPICS = (
     the climate = le/0 climat/1 = m
     the economy = la/0 économie/1 = f
     the environment = le/0 environnement/1 = m
-"""),
+""")
+    * 3,  # alliances are half of what agreements are about
 )
 
 

@@ -414,7 +414,7 @@ def test_the_author_writes_every_part_of_the_lecture_sentence(sample):
     topics = "|".join(" ".join(topic.pairing.english) for topic in say.TOPICS)
     shape = re.compile(rf"[Tt]he \w+ on ({topics}) was \w+ in \w+ \d{{4}}\b")
     assert any(shape.search(pair.source) for pair in sample)
-    for part in ("The agreement on", "on the European Economic Area was", " was signed in", "in August 1992"):
+    for part in ("The agreement on", "the European Economic Area", "Area was", " was signed in", "in August 1992"):
         assert any(part in pair.source for pair in sample), part
 
 
