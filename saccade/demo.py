@@ -4,10 +4,12 @@ Two recurrent translators, equal but for attention, are trained side by side, ea
 pass through one vector, and long sentences fail; with attention they do not.
 """
 
+import json
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from threading import Thread
 
 from rich.console import Console
 from rich.table import Table
@@ -16,6 +18,7 @@ from rich.text import Text
 from saccade.data.phrasebook import LECTURE_SENTENCE
 from saccade.errors import UserError
 from saccade.explain.maps import save
+from saccade.files import write_text
 from saccade.run import Run
 from saccade.tasks.scores import TranslationScores
 from saccade.training.checkpoint import RunDirectory
@@ -32,7 +35,7 @@ def demo(out: Path, minutes: float) -> None:
     _train_side_by_side(paths, minutes, notes)
     runs = {kind: Run(path) for kind, path in paths.items()}
     notes.print("Translating 1,000 sentences that neither has seen …")
-    scores = {kind: run.evaluate("test", search="greedy") for kind, run in runs.items()}
+    scores = {kind: _evaluated(run) for kind, run in runs.items()}
     results.print(_by_length(scores))
     attending = runs["with attention"]
     aligned = scores["with attention"].alignment_error_rate
@@ -60,17 +63,43 @@ def _train_side_by_side(paths: dict[str, Path], minutes: float, notes: Console) 
         return
     notes.print(f"Training {len(waiting)} translators side by side (at most {minutes:g} minutes): {', '.join(waiting)}")
     processes = {
-        kind: subprocess.Popen(_command(kind, path, minutes), stdout=subprocess.DEVNULL)
+        kind: subprocess.Popen(
+            _command(kind, path, minutes), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, encoding="utf-8"
+        )
         for kind, path in waiting.items()
     }
+    listeners = [Thread(target=_retell, args=(kind, process, notes)) for kind, process in processes.items()]
+    for listener in listeners:
+        listener.start()
     try:
         failed = [kind for kind, process in processes.items() if process.wait() != 0]
     except KeyboardInterrupt:
         for process in processes.values():
             process.wait()
         raise
+    finally:
+        for listener in listeners:
+            listener.join()
     if failed:
         raise UserError(f"training {failed[0]} failed, see above; run the demo again to go on from the last checkpoint")
+
+
+def _retell(kind: str, process: "subprocess.Popen[str]", notes: Console) -> None:
+    """What one of the two trainings says, with its name in front."""
+    assert process.stderr is not None
+    for line in process.stderr:
+        notes.print(Text(f"{kind:>17} │ {line.rstrip()}"))
+
+
+def _evaluated(run: Run) -> TranslationScores:
+    """Scores on the test set, remembered beside the model until it changes."""
+    remembered = run.path / "test-scores.json"
+    model = RunDirectory(run.path).model.stat().st_mtime
+    if remembered.exists() and remembered.stat().st_mtime > model:
+        return TranslationScores.from_dict(json.loads(remembered.read_text(encoding="utf-8")))
+    scores = run.evaluate("test", search="greedy")
+    write_text(remembered, json.dumps(scores.to_dict()))
+    return scores
 
 
 def _command(kind: str, path: Path, minutes: float) -> Sequence[str]:

@@ -19,7 +19,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from saccade.config import Config, ExistingFile
-from saccade.data.digits import reversed_digits
+from saccade.data.digits import LONGEST, reversed_digits
 from saccade.data.phrasebook import Phrase, phrases
 from saccade.data.shards import TokenPairs, write_shards
 from saccade.data.text import Pair, Report, read_pairs, split_pairs
@@ -42,6 +42,7 @@ class CorpusConfig(Config):
     test_source: ExistingFile | None = None
     test_target: ExistingFile | None = None
     examples: int = Field(30_000, ge=10, description="built-in corpora: how many pairs to train on")
+    digits: int = Field(LONGEST, ge=1, le=LONGEST, description="corpus digits: most digits of a training pair")
     lowercase: bool = False
     tokenizer: Kind = "bpe"
     vocabulary: int | None = Field(
@@ -133,7 +134,8 @@ def _read(config: CorpusConfig, seed: int) -> tuple[Reader, list[Phrase], list[P
 
 def _built_in(config: CorpusConfig) -> tuple[Reader, list[Phrase], list[Phrase]]:
     make = phrases if config.corpus == "phrasebook" else reversed_digits
-    pairs = [(phrase.source, phrase.target) for phrase in make("train", config.examples)]
+    longest = {} if config.corpus == "phrasebook" else {"longest": config.digits}
+    pairs = [(phrase.source, phrase.target) for phrase in make("train", config.examples, **longest)]
 
     def train(report: Report) -> Iterator[Pair]:
         report.read += len(pairs)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from saccade.data.digits import reversed_digits
+from saccade.data.digits import LONGEST, reversed_digits
 from saccade.data.phrasebook import Phrase
 from saccade.errors import UserError
 
@@ -32,6 +32,14 @@ def test_no_pair_is_in_two_splits_and_none_is_empty(longest):
     assert not train & valid
     assert not train & test
     assert not valid & test
+
+
+def test_a_recipe_may_train_on_shorter_ones_than_it_is_tested_on(tmp_path):
+    from saccade.data.corpus import CorpusConfig, prepare
+
+    corpus = prepare(CorpusConfig(corpus="digits", tokenizer="words", examples=300, digits=4), tmp_path, 1, print)
+    assert max(len(source) for source, _ in (corpus.train[index] for index in range(300))) == 4
+    assert max(len(phrase.source.split()) for phrase in corpus.test) == LONGEST
 
 
 def test_the_same_question_gets_the_same_answer_and_more_of_it():

@@ -1,5 +1,7 @@
 """The translation task: it learns, it looks where it should, and its output never depends on the batch."""
 
+import json
+
 import pytest
 import torch
 
@@ -10,7 +12,7 @@ from saccade.data.tokenizer import Tokenizer
 from saccade.errors import UserError
 from saccade.explain.replay import replay
 from saccade.tasks.generate import CoverageStepper
-from saccade.tasks.scores import score_translations
+from saccade.tasks.scores import TranslationScores, score_translations
 from saccade.training.start import train
 
 
@@ -29,10 +31,11 @@ def reverser(tmp_path_factory):
 
 def test_it_learns_to_reverse_and_its_attention_runs_backwards(reverser):
     scores = reverser.evaluate("test", search="greedy")
-    assert scores.exact > 85
+    assert scores.exact > 95
     assert scores.alignment_error_rate < 0.25
-    weights = reverser.look("1 2 3 4 5 6", "6 5 4 3 2 1")[0].weights[0]
-    assert weights[:-1, :-1].argmax(1).tolist() == [5, 4, 3, 2, 1, 0]
+    weights = reverser.look("1 2 3 4 5 6 7 8", "8 7 6 5 4 3 2 1")[0].weights[0]
+    looked_at = weights[:-1, :-1].argmax(1).tolist()
+    assert sum(place == 7 - row for row, place in enumerate(looked_at)) >= 6
 
 
 @pytest.mark.parametrize("search", ["greedy", "beam", "sample"])
@@ -142,6 +145,11 @@ def test_hard_attention_gets_a_gradient_from_reinforce(tmp_path):
     gradient = task.model.decoder.attention.score.v.grad
     assert gradient is not None
     assert gradient.abs().sum() > 0
+
+
+def test_scores_come_back_from_json():
+    scores = score_translations(["a cat", "a dog"], ["a cat", "the dog"], sources=["x y", "x"]).with_perplexity(2.0)
+    assert TranslationScores.from_dict(json.loads(json.dumps(scores.to_dict()))) == scores
 
 
 def test_scores_are_sacrebleus():
