@@ -17,6 +17,7 @@ class TranslationScores:
     chrf: float
     exact: float  # percent
     signature: str
+    bleu_lowercased: float | None = None  # where case counts in `bleu`
     perplexity: float | None = None
     alignment_error_rate: float | None = None
     by_length: tuple[tuple[str, int, float, float], ...] = ()  # words of the source, sentences, BLEU, exact
@@ -29,6 +30,7 @@ class TranslationScores:
         shown = [
             ("sentences", f"{self.sentences:,}"),
             ("BLEU", f"{self.bleu:.2f}"),
+            *([] if self.bleu_lowercased is None else [("BLEU, lowercased", f"{self.bleu_lowercased:.2f}")]),
             ("chrF", f"{self.chrf:.2f}"),
             ("exact", f"{self.exact:.1f} %"),
         ]
@@ -65,6 +67,9 @@ def score_translations(
         chrf=CHRF().corpus_score(list(outputs), [list(references)]).score,
         exact=_exact(outputs, references),
         signature=str(bleu.get_signature()),
+        bleu_lowercased=None
+        if lowercase
+        else BLEU(lowercase=True).corpus_score(list(outputs), [list(references)]).score,
         by_length=tuple(_by_length(outputs, references, lowercase, sources)),
     )
 
