@@ -7,12 +7,12 @@ completion stay quick.
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from saccade import __version__
-from saccade.errors import UserError
+from saccade.errors import ConfigError, UserError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -161,22 +161,41 @@ def train(
 
 @app.command(rich_help_panel=RECIPES)
 def compare(
-    recipe: RecipeArgument,
+    recipes: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RECIPE...",
+            help="Names that `saccade recipes` lists, or paths of YAML files.",
+            show_default=False,
+            autocompletion=recipe_names,
+        ),
+    ],
     vary: Annotated[
         list[str],
         typer.Option(
-            metavar="PLACE=VALUE,...", help="Settings to compare, e.g. model.attention=none,dot; may be repeated."
+            metavar="PLACE=VALUE,...",
+            help="Settings to compare, e.g. model.attention=none,dot; may be repeated.",
+            default_factory=list,
+            show_default=False,
         ),
     ],
     changes: SetOption,
     out: Annotated[Path, typer.Option(help="Where the runs, the table and the plot go.")] = Path("runs/compare"),
+    against: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COST",
+            help="Plot the score against a cost: parameters, minutes, MFLOP (images).",
+            show_default=False,
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Train a recipe with settings varied, every combination alike: a table and a plot."""
+    """Train recipes, or one with settings varied, every combination alike: a table and a plot."""
     from saccade import compare as comparing
 
-    rows = comparing.compare(recipe, vary, changes, out)
-    comparing.plot(rows, out / "compare.png")
+    rows = comparing.compare(recipes, vary, changes, out)
+    comparing.plot(rows, out / "compare.png", against)
     if as_json:
         _print_json([vars(row) for row in rows])
     else:
@@ -189,7 +208,9 @@ def predict(
     run: RunArgument,
     inputs: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[INPUT]...", help="Sentences; lines of stdin unless given.", show_default=False),
+        typer.Argument(
+            metavar="[INPUT]...", help="Sentences or image files; lines of stdin unless given.", show_default=False
+        ),
     ] = None,
     search: SearchOption = None,
     beam: BeamOption = None,
@@ -207,10 +228,14 @@ def predict(
         typer.Option(help="Sampling: from the likeliest words that hold this share.", show_default=False),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Sampling: another seed, other samples.", show_default=False)] = None,
+    engine: Annotated[
+        Literal["torch", "ctranslate2"],
+        typer.Option(help="What computes; ctranslate2 is exported on first use (int8) and several times faster."),
+    ] = "torch",
     prefix: Annotated[str | None, typer.Option(help="How every translation must begin.", show_default=False)] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Translate: a line in, a line out."""
+    """Translate sentences or name what is in pictures: a line in, a line out."""
     import saccade as library
 
     lines = inputs or [line.rstrip("\n") for line in sys.stdin]
@@ -225,13 +250,18 @@ def predict(
         seed=seed,
         prefixes=None if prefix is None else [prefix] * len(lines),
     )
-    answers = library.load(run).predict(lines, best=best, **settings)
+    loaded: Any = library.load(run)
+    if engine == "ctranslate2":
+        from saccade.export.engine import CTranslate2Engine
+
+        loaded = CTranslate2Engine(loaded)
+    answers = loaded.predict(lines, best=best, **settings)
     if as_json:
         _print_json([answer.to_dict() for answer in answers])
         return
     for answer in answers:
-        for text in (answer.text, *answer.alternatives):
-            print(text)
+        for line in answer.lines():
+            print(line)
 
 
 @app.command(rich_help_panel=RUNS)
@@ -270,6 +300,10 @@ def evaluate(
     beam: BeamOption = None,
     length_penalty: LengthOption = None,
     coverage_penalty: CoverageOption = None,
+    confusion: Annotated[
+        Path | None,
+        typer.Option(help="Classes: also draw who is taken for whom, as .png or .svg.", show_default=False),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Measure a run on examples it has not seen."""
@@ -277,35 +311,81 @@ def evaluate(
 
     settings = _given(search=search, beam=beam, length_penalty=length_penalty, coverage_penalty=coverage_penalty)
     scores = library.load(run).evaluate(split, **settings)
+    if confusion is not None:
+        _draw_confusion(scores, confusion)
     if as_json:
         _print_json(scores.to_dict())
         return
     _print_columns([("measure", [name for name, _ in scores.rows()]), ("value", [value for _, value in scores.rows()])])
-    headings = ("words in the source", "sentences", "BLEU", "exact %")
-    cells = [[label, f"{count:,}", f"{bleu:.1f}", f"{exact:.1f}"] for label, count, bleu, exact in scores.by_length]
-    _print_columns([(heading, [row[index] for row in cells]) for index, heading in enumerate(headings)])
+    _print_columns(scores.columns())
 
 
 @app.command(rich_help_panel=RUNS)
 def look(
     run: RunArgument,
-    source: Annotated[str, typer.Argument(metavar="INPUT", help="A sentence.", show_default=False)],
+    source: Annotated[
+        str, typer.Argument(metavar="INPUT", help="A sentence, or the path of an image.", show_default=False)
+    ],
     out: Annotated[Path, typer.Option(help="The file to write: .png, .svg, .html or .json.")] = Path("attention.png"),
     target: Annotated[
         str | None, typer.Option(help="A given translation instead of the model's own.", show_default=False)
+    ] = None,
+    pixel: Annotated[
+        str | None,
+        typer.Option(metavar="ROW,COLUMN", help="Pictures: where this pixel looks.", show_default=False),
     ] = None,
     only: Annotated[str, typer.Option(help="Modules to show, by pattern, e.g. 'decoder.*cross*'.")] = "*",
     subwords: Annotated[
         bool, typer.Option("--subwords", help="Show the model's tokens instead of whole words.")
     ] = False,
 ) -> None:
-    """Draw what each word looked at."""
+    """Draw what each word looked at, or where in a picture the model looked."""
     import saccade as library
-    from saccade.explain.maps import save
 
-    maps = library.load(run).look(source, target, words=not subwords, only=only)
-    save(maps, out, title=source)
+    at = None if pixel is None else _pixel(pixel)
+    library.load(run).draw(source, out, target=target, words=not subwords, pixel=at, only=only)
     print(out)
+
+
+@app.command(rich_help_panel=RUNS)
+def export(
+    run: RunArgument,
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A new directory.", show_default=False)],
+    to: Annotated[Literal["ctranslate2", "onnx"], typer.Option(help="Which engine.", show_default=False)],
+    quantization: Annotated[
+        str | None, typer.Option(help="CTranslate2: int8, int16, float16, ...", show_default=False)
+    ] = None,
+) -> None:
+    """Write a run for another engine, checked against torch before it is kept."""
+    import saccade as library
+
+    if to == "ctranslate2":
+        from saccade.export.to_ctranslate2 import export_ctranslate2
+
+        print(export_ctranslate2(library.load(run), directory, quantization))
+        return
+    if quantization is not None:
+        raise UserError("--quantization is for --to ctranslate2: leave it out")
+    from saccade.export.to_onnx import export_onnx
+
+    print(export_onnx(library.load(run), directory))
+
+
+def _draw_confusion(scores: object, path: Path) -> None:
+    from saccade.explain.confusion import save
+    from saccade.tasks.class_scores import ClassScores
+
+    if not isinstance(scores, ClassScores):
+        raise UserError("this run has no classes to confuse: leave --confusion out")
+    save(scores, path)
+    typer.echo(f"confusion matrix: {path}", err=True)
+
+
+def _pixel(text: str) -> tuple[int, int]:
+    row, _, column = text.partition(",")
+    if not (row.strip().isdigit() and column.strip().isdigit()):
+        raise ConfigError(f"--pixel {text!r} must be ROW,COLUMN, for example --pixel 12,20")
+    return int(row), int(column)
 
 
 def _given(**settings: object) -> dict[str, object]:

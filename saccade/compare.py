@@ -1,6 +1,7 @@
-"""`saccade compare`: the same recipe with some settings varied, each combination trained alike, in one table and one plot.
+"""`saccade compare`: recipes with some settings varied, each combination trained alike, in one table and one plot.
 
 Every combination is a run of its own below the output directory. Interrupted, the comparison goes on where it was.
+Where the seed is varied, the table shows the mean over seeds and half their range.
 """
 
 import itertools
@@ -9,7 +10,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from saccade import config as configs
 from saccade.config import Recipe
@@ -19,39 +24,37 @@ from saccade.run import Run
 from saccade.training.checkpoint import RunDirectory
 from saccade.training.start import train
 
+SEED = "train.seed"
+
 
 @dataclass(frozen=True)
 class Row:
     settings: dict[str, str]
-    parameters: int
-    tokens_per_second: float
-    minutes: float
-    valid_perplexity: float
-    bleu: float
-    chrf: float
-    exact: float
-    alignment_error_rate: float | None
+    costs: dict[str, float]  # parameters, speed, minutes, ...
+    scores: dict[str, float]  # the task's own, the most important one first
 
     @property
     def label(self) -> str:
         return ", ".join(self.settings.values())
 
 
-def compare(recipe: str, vary: Sequence[str], changes: Sequence[str], out: Path) -> list[Row]:
-    """Trains and evaluates every combination of the varied settings; rows in the order given."""
-    wanted = {_directory(out, settings): settings for settings in combinations(vary)}
-    own = {
-        path: [*changes, *(f"{place}={value}" for place, value in settings.items())]
-        for path, settings in wanted.items()
-    }
-    for path in wanted:  # all are checked before the first is trained
-        _check_is_the_same(configs.load(recipe, own[path]), path)
+def compare(recipes: Sequence[str], vary: Sequence[str], changes: Sequence[str], out: Path) -> list[Row]:
+    """Trains and evaluates every combination of the recipes and the varied settings; rows in the order given."""
+    several = {"recipe": list(recipes)} if len(recipes) > 1 else {}
+    wanted = {_directory(out, settings): settings for settings in combinations(vary, several)}
+    plans: dict[Path, tuple[str, list[str]]] = {}
+    for path, settings in wanted.items():
+        varied = [f"{place}={value}" for place, value in settings.items() if place != "recipe"]
+        plans[path] = settings.get("recipe", recipes[0]), [*changes, *varied]
+    for path, (recipe, own) in plans.items():  # all are checked before the first is trained
+        _check_is_the_same(configs.load(recipe, own), path)
     rows = []
     for path, settings in wanted.items():
         result = path / "result.json"
         if not result.exists():
+            recipe, own = plans[path]
             exists = RunDirectory(path).config.exists()
-            train(recipe, [] if exists else own[path], path, resume=exists)
+            train(recipe, [] if exists else own, path, resume=exists)
             write_text(result, json.dumps(asdict(_measure(settings, path))))
         rows.append(Row(**json.loads(result.read_text(encoding="utf-8"))))
     return rows
@@ -75,71 +78,114 @@ def _fits(wanted: Any, found: Any) -> bool:
     return wanted in ("auto", found)
 
 
-def combinations(vary: Sequence[str]) -> list[dict[str, str]]:
-    """["model.score=dot,additive", "train.seed=1,2"] → four settings."""
-    places, choices = [], []
+def combinations(vary: Sequence[str], fixed: dict[str, list[str]] | None = None) -> list[dict[str, str]]:
+    """["model.score=dot,additive", "train.seed=1,2"] → four settings; `fixed` choices come first."""
+    choices = dict(fixed or {})
     for each in vary:
         place, equals, values = each.partition("=")
         if not equals or not place or not all(values.split(",")):
             raise ConfigError(
                 f"--vary {each!r} must be PLACE=VALUE,VALUE,..., for example --vary model.attention=none,additive"
             )
-        places.append(place)
-        choices.append(values.split(","))
-    return [dict(zip(places, values, strict=True)) for values in itertools.product(*choices)]
+        choices[place] = values.split(",")
+    if not choices:
+        raise ConfigError(
+            "there is nothing to compare: give several recipes, or --vary PLACE=VALUE,VALUE such as --vary model.attention=none,additive"
+        )
+    return [dict(zip(choices, values, strict=True)) for values in itertools.product(*choices.values())]
 
 
 def _measure(settings: dict[str, str], path: Path) -> Row:
     run = Run(path)
-    scores = run.evaluate("test")
+    unit = run.task.unit
     lines = [json.loads(line) for line in (path / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-    speeds = sorted(line["tokens/s"] for line in lines if "tokens/s" in line)
-    return Row(
-        settings=settings,
-        parameters=sum(parameter.numel() for parameter in run.task.model.parameters()),
-        tokens_per_second=speeds[len(speeds) // 2],
-        minutes=max(line["seconds"] for line in lines if "seconds" in line) / 60,
-        valid_perplexity=min(line["valid"]["perplexity"] for line in lines if "valid" in line),
-        bleu=scores.bleu,
-        chrf=scores.chrf,
-        exact=scores.exact,
-        alignment_error_rate=scores.alignment_error_rate,
-    )
+    speeds = sorted(line[f"{unit}/s"] for line in lines if f"{unit}/s" in line)
+    costs = {
+        "parameters": float(sum(parameter.numel() for parameter in run.task.model.parameters())),
+        f"{unit}/s": speeds[len(speeds) // 2],
+        "minutes": max(line["seconds"] for line in lines if "seconds" in line) / 60,
+    }
+    if hasattr(run.task, "example"):
+        costs["MFLOP"] = _operations(run) / 1e6
+    return Row(settings, costs, run.evaluate("test").compared())
+
+
+@torch.no_grad()
+def _operations(run: Run) -> float:
+    """Floating-point operations of one forward pass over one example."""
+    with FlopCounterMode(display=False) as counter:
+        run.task.model(run.task.example())
+    return float(counter.get_total_flops())
 
 
 def columns(rows: Sequence[Row]) -> list[tuple[str, list[str]]]:
-    """The table: a heading and a cell per row for each column."""
-    table: list[tuple[str, list[str]]] = [(place, [row.settings[place] for row in rows]) for place in rows[0].settings]
-    shown: list[tuple[str, str, str]] = [
-        ("parameters", "parameters", ",.0f"),
-        ("tokens/s", "tokens_per_second", ",.0f"),
-        ("minutes", "minutes", ".1f"),
-        ("valid perplexity", "valid_perplexity", ".2f"),
-        ("BLEU", "bleu", ".1f"),
-        ("exact %", "exact", ".1f"),
-        ("AER", "alignment_error_rate", ".2f"),
-    ]
-    for heading, name, style in shown:
-        values: list[Any] = [getattr(row, name) for row in rows]
-        if any(value is not None for value in values):
-            table.append((heading, ["–" if value is None else format(value, style) for value in values]))
+    """The table: a heading and a cell per row for each column, the seeds of a setting in one row."""
+    groups = _by_setting(rows)
+    places = [place for place in rows[0].settings if place != SEED]
+    table = [(place, [group[0].settings[place] for group in groups]) for place in places]
+    if SEED in rows[0].settings:
+        table.append(("seeds", [str(len(group)) for group in groups]))
+    for kind in ("costs", "scores"):
+        headings = dict.fromkeys(name for row in rows for name in getattr(row, kind))
+        for heading in headings:
+            table.append((heading, [_cell([getattr(row, kind).get(heading) for row in group]) for group in groups]))
     return table
 
 
-def plot(rows: Sequence[Row], path: Path) -> None:
-    """BLEU of each combination as bars."""
+def _by_setting(rows: Sequence[Row]) -> list[list[Row]]:
+    """Rows that differ in their seed only, together."""
+    groups: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(v for place, v in row.settings.items() if place != SEED), []).append(row)
+    return list(groups.values())
+
+
+def _cell(values: Sequence[float | None]) -> str:
+    """The mean, and half the range where there are several that differ."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return "–"
+    mean, spread = fmean(known), (max(known) - min(known)) / 2
+    digits = 0 if mean >= 1000 else 1 if mean >= 10 else 2
+    return f"{mean:,.{digits}f}" + (f" ± {spread:,.{digits}f}" if spread and len(known) > 1 else "")
+
+
+def plot(rows: Sequence[Row], path: Path, against: str | None = None) -> None:
+    """The first score of each setting: as bars, or as points against a cost."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7, 1.2 + 0.38 * len(rows)), layout="constrained")
+    groups = _by_setting(rows)
+    score = next(iter(rows[0].scores))
+    names = [", ".join(value for place, value in group[0].settings.items() if place != SEED) for group in groups]
+    means = [fmean(row.scores[score] for row in group) for group in groups]
+    height = 1.2 + 0.38 * len(groups) if against is None else 4.5
+    figure = Figure(figsize=(7, height), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    bars = axes.barh([row.label for row in rows], [row.bleu for row in rows], color="#3b6ea8")
-    axes.bar_label(bars, fmt="%.1f", padding=3)
-    axes.invert_yaxis()
-    axes.set_xlabel("BLEU on the test set")
-    axes.set_ylabel(", ".join(rows[0].settings))
-    axes.margins(x=0.1)
     axes.spines[["top", "right"]].set_visible(False)
+    if against is None:
+        bars = axes.barh(names, means, color="#3b6ea8")
+        axes.bar_label(bars, fmt="%.1f", padding=3)
+        axes.invert_yaxis()
+        axes.set_xlabel(f"{score} on the test set")
+        axes.set_ylabel(", ".join(place for place in rows[0].settings if place != SEED))
+        axes.margins(x=0.1)
+    else:
+        costs = [fmean(_cost(row, against) for row in group) for group in groups]
+        axes.scatter(costs, means, color="#3b6ea8", zorder=3)
+        for name, cost, mean in zip(names, costs, means, strict=True):
+            axes.annotate(name, (cost, mean), xytext=(6, 4), textcoords="offset points", fontsize=9)
+        axes.set_xscale("log")
+        axes.set_xlabel(f"{against} (log)")
+        axes.set_ylabel(f"{score} on the test set")
+        axes.margins(0.15)
+        axes.grid(alpha=0.3)
     with replacing(path) as aside:
         figure.savefig(aside, format="png", dpi=150)
+
+
+def _cost(row: Row, name: str) -> float:
+    if name not in row.costs:
+        raise ConfigError(f"--against {name!r} is not a cost of these runs: choose {', '.join(row.costs)}")
+    return row.costs[name]

@@ -3,14 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from saccade import config as configs
-from saccade.data.corpus import SplitName
 from saccade.decoding import Hypothesis
+from saccade.errors import UserError
+from saccade.explain.looking import looked
 from saccade.explain.maps import AttentionMap
-from saccade.explain.replay import alignment_error, look
-from saccade.tasks.scores import TranslationScores
 from saccade.training.checkpoint import load_model
 from saccade.training.start import check_is_run, task_class
 
@@ -26,23 +25,44 @@ class Run:
         load_model(self.task.model, directory.model)
         self.task.model.eval()
 
-    def predict(self, inputs: Sequence[str], **decode: Any) -> list[Any]:
-        """Predictions in the order of the inputs; keywords replace settings of the `decode` section."""
-        return self.task.predict(inputs, **decode)
+    def predict(self, inputs: Sequence[Any], best: int = 1, **decode: Any) -> list[Any]:
+        """Predictions in the order of the inputs (sentences, images), the `best` likeliest of each; keywords replace `decode` settings."""
+        return self.task.predict(inputs, best=best, **self._fitting(decode))
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[Hypothesis]:
         """How probable given outputs are: log P(target | source) of each pair, in all and per token."""
+        if not hasattr(self.task, "score"):
+            raise UserError(f"{self.path} is a run of the task {self.recipe.task}: only translations can be scored")
         scored: list[Hypothesis] = self.task.score(pairs)
         return scored
 
-    def evaluate(self, split: SplitName = "test", **decode: Any) -> TranslationScores:
+    def evaluate(self, split: Literal["valid", "test"] = "test", **decode: Any) -> Any:
         """The task's metrics on held-out examples, and the alignment error rate where gold alignments are known."""
-        scores: TranslationScores = self.task.evaluate(split, **decode)
-        if not self.task.corpus.has_alignments:
+        scores = self.task.evaluate(split, **self._fitting(decode))
+        if self.recipe.task != "translation" or not self.task.corpus.has_alignments:
             return scores
+        from saccade.explain.replay import alignment_error
+
         error = alignment_error(self.task, self.task.corpus.held_out(split), choose_on=self.task.corpus.valid)
         return replace(scores, alignment_error_rate=error)
 
-    def look(self, source: str, target: str | None = None, words: bool = True, only: str = "*") -> list[AttentionMap]:
-        """What each word of the translation (the model's own unless given) looked at, for every attention whose name matches."""
-        return look(self.task, source, target, words, only)
+    def look(self, source: Any, target: str | None = None, **how: Any) -> list[AttentionMap]:
+        """What was attended to, for every attention whose name matches `only`.
+
+        Of a sentence: what each word of the translation (the model's own unless `target` is given) looked at, by whole words unless
+        `words=False`. Of a picture: what the class, or the cell at `pixel`, looked at.
+        """
+        return looked(self.task, source, target=target, **how).maps
+
+    def draw(self, source: Any, path: str | Path, **how: Any) -> None:
+        """The same as a file: .png, .svg, .html or .json by the ending."""
+        looked(self.task, source, **how).save(Path(path))
+
+    def _fitting(self, decode: dict[str, Any]) -> dict[str, Any]:
+        """Settings of a search are for tasks that search."""
+        if decode and not hasattr(self.recipe, "decode"):
+            given = ", ".join(decode)
+            raise UserError(
+                f"{self.path} is a run of the task {self.recipe.task}, which searches nothing: leave out {given}"
+            )
+        return decode

@@ -116,6 +116,7 @@ def test_look_writes_by_the_ending(tiny_run, tmp_path, ending):
         (["train", "digits-rnn", "--out", "/proc/x"], 1, "/proc/x cannot be made a directory"),
         (["train", "digit-rnn"], 2, "digits-rnn"),
         (["compare", "digits-rnn", "--vary", "model.attention"], 2, "PLACE=VALUE"),
+        (["compare", "digits-rnn"], 2, "nothing to compare"),
         (["compare", "digits-rnn", "--vary", "model.attention=dot,dott"], 2, "dott"),
         (["train", "digits-rnn", "--set", "model.attention=location", "--set", "model.longest=3"], 2, "model.longest"),
         (["train", "digits-rnn", "--out", "RUN", "--resume", "--set", "train.seed=2"], 2, "train.seed=2"),
@@ -187,6 +188,19 @@ def test_compare_makes_a_table_and_goes_on_where_it_was(tmp_path, tiny_settings,
     again = saccade(*command, cwd=tmp_path)
     assert again.stdout == done.stdout
     assert (tmp_path / "c" / "model.attention=none" / "model.safetensors").stat().st_mtime_ns == weights
+
+
+def test_compare_puts_the_seeds_of_a_setting_into_one_row(tmp_path, tiny_settings, saccade):
+    vary = ["--vary", "model.hidden=8,16", "--vary", "train.seed=1,2", "--against", "parameters"]
+    done = saccade("compare", "digits-rnn", *vary, *settings(tiny_settings), "--out", "c", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    table = [line.split("\t") for line in done.stdout.splitlines()]
+    assert table[0][:3] == ["model.hidden", "seeds", "parameters"]
+    assert [row[:2] for row in table[1:]] == [["8", "2"], ["16", "2"]]
+    results = [json.loads((path / "result.json").read_text()) for path in sorted((tmp_path / "c").glob("*=8,*"))]
+    values = [result["scores"]["perplexity"] for result in results]
+    shown = table[1][table[0].index("perplexity")]
+    assert shown == f"{sum(values) / 2:.1f} ± {abs(values[0] - values[1]) / 2:.1f}"
 
 
 def test_compare_never_shows_another_experiments_results(tmp_path, tiny_settings, saccade):

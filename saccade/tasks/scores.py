@@ -40,6 +40,18 @@ class TranslationScores:
             shown.append(("alignment error rate", f"{self.alignment_error_rate:.3f}"))
         return [*shown, ("sacreBLEU signature", self.signature)]
 
+    def columns(self) -> list[tuple[str, list[str]]]:
+        """The table by length: a heading and a cell per group for each column."""
+        cells = [[label, f"{count:,}", f"{bleu:.1f}", f"{exact:.1f}"] for label, count, bleu, exact in self.by_length]
+        headings = ("words in the source", "sentences", "BLEU", "exact %")
+        return [(heading, [row[index] for row in cells]) for index, heading in enumerate(headings)]
+
+    def compared(self) -> dict[str, float]:
+        """The figures that models are compared by, the most important one first."""
+        shown = {"BLEU": self.bleu, "chrF": self.chrf, "exact %": self.exact}
+        more = {"perplexity": self.perplexity, "AER": self.alignment_error_rate}
+        return shown | {name: value for name, value in more.items() if value is not None}
+
     def to_dict(self) -> dict[str, Any]:
         values = asdict(self)
         values["by_length"] = [

@@ -72,8 +72,12 @@ class Translation:
     hypotheses: list[Hypothesis]
     alternatives: list[str]
 
+    def lines(self) -> list[str]:
+        """Best first."""
+        return [self.text, *self.alternatives]
+
     def to_dict(self) -> dict[str, Any]:
-        texts = (self.text, *self.alternatives)
+        texts = self.lines()
         answers = [
             {"text": text, "score": hypothesis.score, "log_prob": hypothesis.log_prob, "finished": hypothesis.finished}
             for text, hypothesis in zip(texts, self.hypotheses, strict=True)
@@ -200,7 +204,7 @@ class TranslationTask:
         """Translations in the order given. Keywords replace settings of the recipe's `decode` section."""
         self.model.eval()
         config = self.recipe.decode.with_changes(decode)
-        ids = self._encode(sources)
+        ids = self.encode(sources)
         order = sorted((row for row in range(len(ids)) if ids[row]), key=lambda row: len(ids[row]))
         results = {row: nothing_from(sources[row]) for row in range(len(ids)) if not ids[row]}
         for start in range(0, len(order), config.batch):
@@ -217,7 +221,7 @@ class TranslationTask:
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[Hypothesis]:
         """log P(target | source) of given pairs, in all and per token, in the order given."""
         self.model.eval()
-        sources = self._encode([source for source, _ in pairs])
+        sources = self.encode([source for source, _ in pairs])
         targets = self.vocabularies.target.encode_batch([normalise(target) for _, target in pairs])
         results: list[Hypothesis] = []
         for start in range(0, len(pairs), self.recipe.decode.batch):
@@ -231,7 +235,7 @@ class TranslationTask:
     def stepper(self) -> Any:
         return self.model
 
-    def _encode(self, sources: Sequence[str]) -> list[list[int]]:
+    def encode(self, sources: Sequence[str]) -> list[list[int]]:
         """Tokens of each source; one that is longer than the model was trained for is refused, never cut."""
         ids = self.vocabularies.source.encode_batch([normalise(source) for source in sources])
         for source, tokens in zip(sources, ids, strict=True):

@@ -1,0 +1,245 @@
+"""A trained Transformer as ONNX graphs, for onnxruntime and everything else that reads them.
+
+    encoder.onnx    source (B, S), lengths (B,)                        → annotations (B, S, D)
+    decoder.onnx    annotations (B, S, D), lengths (B,), target (B, T) → logits (B, T, V)
+
+A source ends with <eos> and is padded with 0; its length counts <eos>. A target begins with <bos>; row t of the logits is about the word
+after target[t], for all words at once. Batch and both lengths are free.
+
+Attention is written out by its definition (the explicit route): the other routes are chosen by length, and a graph is for all lengths.
+Nothing is kept that was not checked with onnxruntime, in other batches and lengths than those it was made from.
+
+Axis legend: B batch, S source length, T target length, D model size, V vocabulary.
+"""
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from saccade.attention import Attend, Route, padding
+from saccade.data.tokenizer import BOS, EOS
+from saccade.errors import UserError
+from saccade.export.directories import new_directory
+from saccade.export.guide import write_guide
+from saccade.export.packages import require
+from saccade.models.transformer import Encoded, Transformer
+from saccade.run import Run
+
+TOLERANCE = 1e-4  # of a log-probability
+OPSET = 18
+
+
+@dataclass(frozen=True)
+class ExportedGraphs:
+    """What was written, and how it compares with torch."""
+
+    path: Path
+    difference: float  # largest of a log-probability
+
+    def __str__(self) -> str:
+        return f"{self.path}: log-probabilities differ from torch's by at most {self.difference:.0e}"
+
+
+class Encoder(nn.Module):
+    """The half of the model that reads the source."""
+
+    inputs, outputs = ("source", "lengths"), ("annotations",)
+
+    def __init__(self, model: Transformer):
+        super().__init__()
+        self.model = model
+
+    def forward(self, source: Tensor, lengths: Tensor) -> Tensor:
+        return self.model.encode(source, lengths).annotations
+
+
+class Decoder(nn.Module):
+    """The half of the model that writes the target, all of whose words are given."""
+
+    inputs, outputs = ("annotations", "lengths", "target"), ("logits",)
+
+    def __init__(self, model: Transformer):
+        super().__init__()
+        self.model = model
+
+    def forward(self, annotations: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
+        encoded = Encoded(annotations, padding(lengths, annotations.shape[1]))
+        readouts, _ = self.model.read(encoded, target)
+        return self.model.output(readouts)
+
+
+AXES = {
+    "source": {0: "batch", 1: "source_length"},
+    "lengths": {0: "batch"},
+    "annotations": {0: "batch", 1: "source_length"},
+    "target": {0: "batch", 1: "target_length"},
+}
+
+
+def export_onnx(run: Run, directory: str | Path) -> ExportedGraphs:
+    """Writes the run's model into a new directory, as encoder.onnx and decoder.onnx."""
+    for package in ("onnx", "onnxscript", "onnxruntime"):
+        require(package)
+    model = _for_all_lengths(_exportable(run))
+    with new_directory(Path(directory)) as aside:
+        source, lengths, target = _example(model, rows=3, source_length=7, target_length=6)
+        encoder, decoder = Encoder(model).eval(), Decoder(model).eval()
+        _write(encoder, (source, lengths), aside / "encoder.onnx")
+        _write(decoder, (encoder(source, lengths), lengths, target), aside / "decoder.onnx")
+        difference = _checked_difference(model, aside, _longest(run))
+        write_guide(run, aside, _README, {"format": "onnx", "opset": OPSET, "difference": difference})
+    return ExportedGraphs(Path(directory), difference)
+
+
+def _exportable(run: Run) -> Transformer:
+    model = getattr(run.task, "model", None)
+    if not isinstance(model, Transformer):
+        name = run.recipe.to_dict()["model"]["name"]
+        raise UserError(
+            f"the model of {run.path} is {name}, and a graph can be made of a translation Transformer (a recurrent model takes its "
+            "steps in a loop as long as the target, whose length torch.export cannot leave open): use it with torch"
+        )
+    return model
+
+
+def _for_all_lengths(model: Transformer) -> Transformer:
+    """A copy on the CPU, so that the model in use keeps its routes."""
+    copied = deepcopy(model).cpu().float().eval().requires_grad_(False)
+    for module in copied.modules():
+        if isinstance(module, Attend):
+            module.route = Route.EXPLICIT
+    return copied
+
+
+# The graphs
+
+
+def _write(half: Encoder | Decoder, example: tuple[Tensor, ...], path: Path) -> None:
+    with _quietly():
+        torch.onnx.export(
+            half,
+            example,
+            path,
+            input_names=half.inputs,
+            output_names=half.outputs,
+            dynamic_shapes={name: AXES[name] for name in half.inputs},
+            custom_translation_table={torch.ops.aten.einsum.default: _einsum},
+            opset_version=OPSET,
+            dynamo=True,
+            external_data=False,
+            verbose=False,
+        )
+
+
+def _einsum(equation: str, tensors: Any, path: Any = None) -> Any:
+    """The one sum of products in attention, vᵀ over the hidden layer: ONNX has it only for operands with equally many axes."""
+    if equation != "...qka,...a->...qk":
+        raise NotImplementedError(f"{equation} has no translation to ONNX")
+    operators = getattr(require("onnxscript"), f"opset{OPSET}")
+    hidden, v = tensors
+    column = operators.Unsqueeze(v, operators.Constant(value_ints=[-3, -1]))  # (..., A) -> (..., 1, A, 1)
+    scores = operators.MatMul(hidden, column)  # (..., Q, K, 1)
+    return operators.Squeeze(scores, operators.Constant(value_ints=[-1]))
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """The exporter tells of packages that it could also use and of its own deprecated parts; nobody here can act on that."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+# The check
+
+
+def _longest(run: Run) -> tuple[int, int]:
+    """The most tokens that a source and a target can have here, their end or begin token included."""
+    return run.recipe.data.longest + 1, run.recipe.decode.longest
+
+
+def _checked_difference(model: Transformer, directory: Path, longest: tuple[int, int]) -> float:
+    """The largest difference to torch of a log-probability, in batches and lengths of all kinds; too large a one is an error."""
+    session = require("onnxruntime").InferenceSession
+    read = session(directory / "encoder.onnx", providers=["CPUExecutionProvider"])
+    write = session(directory / "decoder.onnx", providers=["CPUExecutionProvider"])
+    apart = []
+    for rows, source_length, target_length in ((1, 1, 1), (5, 4, 9), (2, *longest)):
+        source, lengths, target = _example(model, rows, min(source_length, longest[0]), min(target_length, longest[1]))
+        inputs = {"source": source.numpy(), "lengths": lengths.numpy()}
+        (annotations,) = read.run(None, inputs)
+        (theirs,) = write.run(None, {"annotations": annotations, "lengths": lengths.numpy(), "target": target.numpy()})
+        ours = Decoder(model)(Encoder(model)(source, lengths), lengths, target)
+        apart.append((torch.from_numpy(theirs).log_softmax(-1) - ours.log_softmax(-1)).abs().max())
+    difference = float(torch.stack(apart).max())
+    if not difference <= TOLERANCE:
+        raise UserError(
+            f"onnxruntime does not compute what torch computes (log-probabilities differ by {difference:.1e}, allowed are "
+            f"{TOLERANCE:.0e}), so nothing was written: try other versions of onnxruntime and onnxscript"
+        )
+    return difference
+
+
+def _example(model: Transformer, rows: int, source_length: int, target_length: int) -> tuple[Tensor, Tensor, Tensor]:
+    """A made-up batch: the first source is as long as it says, the others shorter and padded."""
+    draw = torch.Generator().manual_seed(rows)
+    lengths = 1 + torch.randint(source_length, (rows,), generator=draw)
+    lengths[0] = source_length
+    source = torch.randint(EOS, model.source_embedding.num_embeddings, (rows, source_length), generator=draw)
+    source = source.masked_fill(torch.arange(source_length) >= lengths[:, None], 0)
+    target = torch.randint(EOS, model.target_embedding.num_embeddings, (rows, target_length), generator=draw)
+    target[:, 0] = BOS
+    return source, lengths, target
+
+
+# For those who use it
+
+_README = """\
+A translation model as ONNX graphs, exported by Saccade.
+
+    encoder.onnx    source (B, S), lengths (B,)                        -> annotations (B, S, D)
+    decoder.onnx    annotations (B, S, D), lengths (B,), target (B, T) -> logits (B, T, V)
+
+Tokens and lengths are int64. A source ends with token {eos} and is padded with 0; its length counts that token.
+A target begins with token {bos}.
+A source may have {longest_source} tokens, a target {longest_target}, without these two.
+
+This program translates lines of text, greedily. It needs the packages onnxruntime and tokenizers, and is run in this directory.
+
+    import json, sys, unicodedata
+    import numpy, onnxruntime, tokenizers
+
+    with open("tokenizer.json", encoding="utf-8") as file:
+        sides = json.load(file)
+    source, target = sides["source"], sides.get("target", sides["source"])
+    reader = tokenizers.Tokenizer.from_str(json.dumps(source["engine"]))
+    writer = tokenizers.Tokenizer.from_str(json.dumps(target["engine"]))
+    encoder, decoder = (onnxruntime.InferenceSession(name) for name in ("encoder.onnx", "decoder.onnx"))
+    for line in sys.stdin:
+        text = unicodedata.normalize("NFC", line).strip()
+        text = text.lower() if source["lowercase"] else text
+        tokens = numpy.array([reader.encode(text, add_special_tokens=False).ids + [{eos}]])
+        lengths = numpy.array([tokens.shape[1]])
+        (annotations,) = encoder.run(None, {{"source": tokens, "lengths": lengths}})
+        words = [{bos}]
+        while words[-1] != {eos} and len(words) <= {longest_target}:
+            inputs = {{"annotations": annotations, "lengths": lengths, "target": numpy.array([words])}}
+            (logits,) = decoder.run(None, inputs)
+            words.append(int(logits[0, -1, 1:].argmax()) + 1)
+        pieces = [writer.id_to_token(word) for word in words if word not in ({bos}, {eos})]
+        print({joined})
+"""

@@ -1,0 +1,149 @@
+"""The engine gives what torch gives: outputs, scores, order, limits and refusals."""
+
+import pytest
+import torch
+
+from saccade import load
+from saccade.data.tokenizer import PAD
+from saccade.errors import UserError
+from saccade.export.engine import CTranslate2Engine, fingerprint
+
+
+@pytest.fixture(scope="module")
+def run(random_run):
+    """Its outputs end after a few tokens, or not at all: every rule of a search is met."""
+    return random_run("decode.longest=14", ending=1.5)
+
+
+@pytest.fixture(scope="module")
+def engine(run):
+    return CTranslate2Engine(run, None, threads=1)
+
+
+def sources_of(run):
+    return [phrase.source for phrase in run.task.corpus.test[:40]]
+
+
+def check_equal(ours, theirs):
+    for one, other in zip(ours, theirs, strict=True):
+        assert (one.source, one.text, one.alternatives) == (other.source, other.text, other.alternatives)
+        for torchs, engines in zip(one.hypotheses, other.hypotheses, strict=True):
+            assert (torchs.tokens, torchs.finished) == (engines.tokens, engines.finished)
+            assert engines.score == pytest.approx(torchs.score, abs=1e-4)
+            assert engines.log_prob == pytest.approx(torchs.log_prob, abs=1e-4)
+            assert engines.token_log_probs == pytest.approx(torchs.token_log_probs, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    "decode",
+    [
+        {"search": "greedy"},
+        {},
+        {"length_penalty": 0.0},
+        {"length_penalty": 0.6, "beam": 4},
+        {"length_penalty": -0.5},
+        {"best": 3},
+        {"best": 3, "length_penalty": 0.0},
+        {"beam": 20, "best": 2},
+        {"beam": 2, "best": 4},
+        {"longest": 6},
+        {"longest": 1, "best": 2},
+    ],
+    ids=str,
+)
+def test_in_single_precision_it_gives_what_torch_gives(run, engine, decode):
+    check_equal(run.predict(sources_of(run), **decode), engine.predict(sources_of(run), **decode))
+
+
+@pytest.mark.slow
+def test_a_trained_model_translates_as_by_torch_and_in_int8_nearly_so(trained):
+    sources = [phrase.source for phrase in trained.task.corpus.test[:200]]
+    ours = trained.predict(sources)
+    check_equal(ours, CTranslate2Engine(trained, None, threads=1).predict(sources))
+    theirs = CTranslate2Engine(trained, "int8", threads=1).predict(sources)
+    assert sum(one.text == other.text for one, other in zip(ours, theirs, strict=True)) > 160
+
+
+def test_order_and_empty_lines_are_kept(run, engine):
+    lines = ["1 2 3 4 5 6 7", "", "8", "  ", "1 2 3"]
+    answers = engine.predict(lines, batch=2)
+    assert [answer.source for answer in answers] == lines
+    assert [answer.text for answer in answers] == [run.predict([line])[0].text for line in lines]
+    assert engine.predict([]) == []
+
+
+def test_each_sentence_has_its_own_limit_whatever_is_in_the_batch(random_run):
+    run = random_run("decode.longest=36", ending=-50.0)
+    lines = ["1 " * length for length in (2, 5, 30)]
+    for decode in ({"search": "greedy"}, {"length_penalty": 0.0}, {"best": 2}):
+        ours, theirs = run.predict(lines, **decode), CTranslate2Engine(run, None, threads=1).predict(lines, **decode)
+        assert [len(answer.hypotheses[0].tokens) for answer in theirs] == [26, 32, 36]
+        for one, other in zip(ours, theirs, strict=True):
+            assert not other.hypotheses[0].finished
+            assert other.hypotheses[0].tokens == one.hypotheses[0].tokens
+
+
+def test_padding_is_never_written(random_run):
+    run = random_run()
+    run.task.model.output.bias.data[PAD] = 5.0
+    lines = ["1 2 3", "4 5 6 7 8"]
+    engine = CTranslate2Engine(run, None, threads=1)
+    check_equal(run.predict(lines, search="greedy"), engine.predict(lines, search="greedy"))
+    for answer in engine.predict(lines, best=5):
+        assert all(PAD not in each.tokens for each in answer.hypotheses)
+
+
+def test_it_is_exported_once_and_anew_when_the_weights_change(random_run):
+    run = random_run()
+    first = CTranslate2Engine(run, "int8", threads=1)
+    assert first.exported is not None
+    assert first.path.parent == run.path / "engines"
+    again = CTranslate2Engine(run, "int8", threads=1)
+    assert again.exported is None
+    assert again.path == first.path
+    whole = CTranslate2Engine(run, None, threads=1)
+    with torch.no_grad():
+        run.task.model.output.bias += 1e-3 * torch.arange(len(run.task.model.output.bias))
+    new = CTranslate2Engine(run, "int8", threads=1)
+    assert new.exported is not None
+    assert sorted(run.path.joinpath("engines").iterdir()) == sorted([new.path, whole.path])
+
+
+def test_the_fingerprint_knows_weights_and_limits_but_not_the_place(random_run, tmp_path):
+    run = random_run()
+    before = fingerprint(run)
+    run.path.rename(tmp_path / "moved")
+    moved = load(tmp_path / "moved")
+    assert fingerprint(moved) == before
+    moved.recipe = moved.recipe.model_copy(update={"decode": moved.recipe.decode.with_changes({"longest": 300})})
+    assert fingerprint(moved) != before
+
+
+def test_a_damaged_engine_is_one_sentence(random_run):
+    run = random_run()
+    path = CTranslate2Engine(run, "int8", threads=1).path
+    (path / "model.bin").write_bytes(b"nothing")
+    with pytest.raises(UserError, match="cannot be loaded"):
+        CTranslate2Engine(run, "int8", threads=1)
+
+
+@pytest.mark.parametrize(
+    ("decode", "words"),
+    [
+        ({"search": "sample"}, "sample with torch"),
+        ({"coverage_penalty": 0.2}, "coverage_penalty"),
+        ({"prefixes": ["1"]}, "a beginning that is given"),
+        ({"beems": 3}, "beems"),
+        ({"longest": 5000}, "decode.longest"),
+    ],
+    ids=str,
+)
+def test_what_it_cannot_do_is_refused_in_one_sentence(random_run, decode, words):
+    run = random_run("model.positions=learned", "model.longest=60", "data.longest=50", ending=-50.0)
+    with pytest.raises(UserError, match=words):
+        CTranslate2Engine(run, None, threads=1).predict(["1 " * 40], **decode)
+
+
+def test_a_sentence_that_is_too_long_is_refused_not_cut(engine):
+    with pytest.raises(UserError, match="at most 250"):
+        engine.predict(["1 " * 300])
