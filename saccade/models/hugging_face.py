@@ -1,0 +1,175 @@
+"""Image classifiers in Hugging Face's format, as models of ours: config.json and model.safetensors of a ViT or Swin in a local folder.
+
+    model, labels = from_hugging_face("vit-base-patch16-224")
+
+The numbers are the same (see the tests); a class token and its position, which are only ever added, become one tensor.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import ValidationError
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from saccade.data.image_shape import ImageShape
+from saccade.errors import UserError
+from saccade.models import swin, vit
+
+Names = tuple[tuple[str, str], ...]  # a pattern in their names, and what it is in ours; applied in order
+
+_LAYER: Names = (
+    (r"\.attention\.(?:attention|self)\.(query|key|value)\.", r".self_attention.\1."),
+    (r"\.attention\.output\.dense\.", ".self_attention.output."),
+    (r"\.intermediate\.dense\.", ".feed_forward.expand."),
+    (r"\.output\.dense\.", ".feed_forward.contract."),
+    (r"\.layernorm_before\.", ".around_self_attention.norm."),
+    (r"\.layernorm_after\.", ".around_feed_forward.norm."),
+    (r"^classifier\.", "output."),
+    (r"^\w+\.layernorm\.", "norm."),
+    (r"^\w+\.embeddings\.patch_embeddings\.projection\.", "embed.project."),
+)
+_VIT: Names = ((r"^vit\.encoder\.layer\.", "layers."), *_LAYER)
+_SWIN: Names = (
+    (r"^swin\.encoder\.layers\.(\d+)\.blocks\.", r"stages.\1.layers."),
+    (r"\.attention\.self\.relative_position_bias_table$", ".self_attention.offset_bias"),
+    (r"^swin\.embeddings\.norm\.", "embed_norm."),
+    *_LAYER,
+)
+_UNUSED = re.compile(r"relative_position_index$|mask_token$|\.pooler\.")
+
+
+def from_hugging_face(directory: str | Path) -> tuple[vit.VisionTransformer | swin.Swin, tuple[str, ...]]:
+    """The model, ready to predict, and the names of its classes in order."""
+    directory = Path(directory)
+    settings = _settings(directory / "config.json")
+    kind = settings.get("model_type")
+    if kind not in ("vit", "swin"):
+        raise UserError(f"{directory} holds a model of type {kind!r}: only ViT and Swin classifiers can be read")
+    tensors = _tensors(directory / "model.safetensors")
+    if "classifier.weight" not in tensors:
+        raise UserError(
+            f"{directory} holds no classifier, only the layers before it: choose a model trained on classes"
+        )
+    classes = len(tensors["classifier.weight"])
+    try:
+        model, ours = (_vit if kind == "vit" else _swin)(settings, tensors, classes)
+        model.load_state_dict(_with_zero_biases(ours, model.state_dict()))
+    except (RuntimeError, KeyError, ValidationError) as error:
+        said = str(error).replace("\n", " ")
+        raise UserError(
+            f"{directory / 'model.safetensors'} does not fit its config.json ({said}): copy both again"
+        ) from None
+    labels = settings.get("id2label") or {}
+    return model.eval(), tuple(labels.get(str(number), str(number)) for number in range(classes))
+
+
+def _vit(
+    settings: Mapping[str, Any], tensors: dict[str, Tensor], classes: int
+) -> tuple[vit.VisionTransformer, dict[str, Tensor]]:
+    config = vit.Config.model_validate(
+        {
+            "patch": _side(settings, "patch_size", 16),
+            "layers": settings.get("num_hidden_layers", 12),
+            "width": settings.get("hidden_size", 768),
+            "heads": settings.get("num_attention_heads", 12),
+            "feed_forward": settings.get("intermediate_size", 3072),
+            "dropout": float(settings.get("hidden_dropout_prob", 0)),
+            "norm_epsilon": settings.get("layer_norm_eps", 1e-12),
+        }
+    )
+    model = vit.build(config, _image(settings), classes)
+    token, positions = tensors.pop("vit.embeddings.cls_token"), tensors.pop("vit.embeddings.position_embeddings")[0]
+    ours = _renamed(tensors, _VIT)
+    ours["pooling.token"] = token[0, 0] + positions[0]
+    assert isinstance(model.positions, vit.LearnedPositions)
+    ours["positions.table"] = positions[1:].reshape(model.positions.table.shape)
+    return model, ours
+
+
+def _swin(settings: Mapping[str, Any], tensors: dict[str, Tensor], classes: int) -> tuple[swin.Swin, dict[str, Tensor]]:
+    if settings.get("use_absolute_embeddings"):
+        raise UserError(
+            "this Swin adds absolute positions (use_absolute_embeddings), which ours has not: choose another"
+        )
+    ratio, epsilon = settings.get("mlp_ratio", 4.0), settings.get("layer_norm_eps", swin.EPSILON)
+    if ratio != int(ratio) or epsilon != swin.EPSILON:
+        raise UserError(
+            f"this Swin has mlp_ratio {ratio} and layer_norm_eps {epsilon}: only whole ratios and {swin.EPSILON} can be read"
+        )
+    config = swin.Config(
+        patch=_side(settings, "patch_size", 4),
+        width=settings.get("embed_dim", 96),
+        layers=tuple(settings.get("depths", (2, 2, 6, 2))),
+        heads=tuple(settings.get("num_heads", (3, 6, 12, 24))),
+        window=settings.get("window_size", 7),
+        expansion=int(ratio),
+        dropout=float(settings.get("hidden_dropout_prob", 0)),
+        stochastic_depth=float(settings.get("drop_path_rate", 0.1)),
+    )
+    ours = {}
+    for name, tensor in _renamed(tensors, _SWIN).items():
+        merge = re.fullmatch(r"swin\.encoder\.layers\.(\d+)\.downsample\.(norm|reduction)\.(.*)", name)
+        if merge:  # theirs ends a stage, ours begins the next
+            part = "norm" if merge[2] == "norm" else "reduce"
+            name = f"stages.{int(merge[1]) + 1}.merge.{part}.{merge[3]}"
+        ours[name] = tensor
+    return swin.build(config, _image(settings), classes), ours
+
+
+def _renamed(tensors: Mapping[str, Tensor], names: Names) -> dict[str, Tensor]:
+    ours = {}
+    for name, tensor in tensors.items():
+        for pattern, ours_name in names:
+            name = re.sub(pattern, ours_name, name)
+        ours[name] = tensor.flatten(1) if name == "embed.project.weight" else tensor  # a convolution without overlap
+    return ours
+
+
+def _with_zero_biases(tensors: dict[str, Tensor], expected: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """With qkv_bias = false their projections have no bias: adding 0 is the same."""
+    absent = [name for name in expected if re.search(r"self_attention\.(query|key|value)\.bias$", name)]
+    return {name: torch.zeros_like(expected[name]) for name in absent} | tensors
+
+
+def _image(settings: Mapping[str, Any]) -> ImageShape:
+    size = settings.get("image_size", 224)
+    rows, columns = (size, size) if isinstance(size, int) else size
+    return ImageShape(settings.get("num_channels", 3), rows, columns)
+
+
+def _side(settings: Mapping[str, Any], name: str, default: int) -> int:
+    size = settings.get(name, default)
+    sides = {size} if isinstance(size, int) else set(size)
+    if len(sides) > 1:
+        raise UserError(f"this model has {name} {size}: only square patches can be read")
+    return int(sides.pop())
+
+
+def _settings(path: Path) -> dict[str, Any]:
+    try:
+        settings = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error.strerror}): give the folder of a Hugging Face model") from None
+    except ValueError as error:
+        raise UserError(f"{path} is not JSON ({error}): copy the model again") from None
+    if settings.get("hidden_act", "gelu") != "gelu":
+        raise UserError(f"{path} asks for the activation {settings['hidden_act']!r}: only gelu can be read")
+    return settings
+
+
+def _tensors(path: Path) -> dict[str, Tensor]:
+    try:
+        tensors = load_file(path)
+    except FileNotFoundError:
+        raise UserError(
+            f"{path} is missing: only safetensors are read, in one file, never pickles such as pytorch_model.bin; convert them first"
+        ) from None
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"{path} cannot be read ({error}): copy the model again") from None
+    return {name: tensor for name, tensor in tensors.items() if not _UNUSED.search(name)}
