@@ -1,0 +1,119 @@
+"""How good a classifier is: accuracy, top-5, F1 of every class, and who is taken for whom.
+
+Of a class: precision is the share of what was called it that was it, recall the share of what was it that was called it, and
+F1 = 2 · precision · recall / (precision + recall). The class mean of F1 ("macro") counts rare classes as much as frequent ones; a class
+that neither occurs nor is ever predicted is left out of it, as in scikit-learn.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class ClassScores:
+    images: int
+    accuracy: float  # percent
+    cross_entropy: float  # nats an image
+    f1: float  # percent, mean over classes
+    top5: float | None  # percent; only where there are more than five classes
+    classes: tuple[str, ...]
+    confusion: tuple[tuple[int, ...], ...]  # [truth][prediction]: how many images
+
+    @property
+    def error(self) -> float:
+        return 100 - self.accuracy
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Names and values for people."""
+        shown = [
+            ("images", f"{self.images:,}"),
+            ("accuracy", f"{self.accuracy:.2f} %"),
+            ("error", f"{self.error:.2f} %"),
+            ("F1, mean of classes", f"{self.f1:.2f} %"),
+            ("cross-entropy", f"{self.cross_entropy:.4f}"),
+        ]
+        if self.top5 is not None:
+            shown.insert(3, ("top-5 accuracy", f"{self.top5:.2f} %"))
+        return shown + [(f"{truth} taken for {other}", f"{count:,}") for truth, other, count in self.worst()]
+
+    def columns(self) -> list[tuple[str, list[str]]]:
+        """The table of classes: a heading and a cell per class for each column."""
+        names, counts, *shares = zip(*self.by_class(), strict=True)
+        table = [("class", list(names)), ("images", [f"{count:,}" for count in counts])]
+        for heading, column in zip(("precision %", "recall %", "F1 %"), shares, strict=True):
+            table.append((heading, [f"{share:.1f}" for share in column]))
+        return table
+
+    def by_class(self) -> list[tuple[str, int, float, float, float]]:
+        """Each class with its images, precision, recall and F1 (percent)."""
+        precision, recall, f1 = (100 * each for each in _precision_recall_f1(np.array(self.confusion)))
+        counts = np.array(self.confusion).sum(1)
+        return [
+            (name, int(counts[row]), float(precision[row]), float(recall[row]), float(f1[row]))
+            for row, name in enumerate(self.classes)
+        ]
+
+    def worst(self, count: int = 3) -> list[tuple[str, str, int]]:
+        """The most frequent mistakes: truth, prediction, how often."""
+        matrix = np.array(self.confusion)
+        np.fill_diagonal(matrix, 0)
+        order = np.argsort(-matrix, axis=None, kind="stable")[:count]
+        pairs = [divmod(int(place), len(matrix)) for place in order]
+        return [(self.classes[t], self.classes[p], int(matrix[t, p])) for t, p in pairs if matrix[t, p]]
+
+    def compared(self) -> dict[str, float]:
+        """The figures that models are compared by, the most important one first."""
+        shown = {"accuracy %": self.accuracy, "F1 %": self.f1, "cross-entropy": self.cross_entropy}
+        return shown if self.top5 is None else shown | {"top-5 %": self.top5}
+
+    def to_dict(self) -> dict[str, Any]:
+        values: dict[str, Any] = {
+            "images": self.images,
+            "accuracy": self.accuracy,
+            "error": self.error,
+            "f1": self.f1,
+            "cross_entropy": self.cross_entropy,
+            "classes": list(self.classes),
+            "confusion": [list(row) for row in self.confusion],
+        }
+        names = ("class", "images", "precision", "recall", "f1")
+        values["by_class"] = [dict(zip(names, row, strict=True)) for row in self.by_class()]
+        return values if self.top5 is None else {**values, "top5": self.top5}
+
+
+def score_classes(
+    log_probabilities: NDArray[np.floating[Any]], truth: NDArray[np.integer[Any]], classes: Sequence[str]
+) -> ClassScores:
+    """Scores of log-probabilities (images, classes) against the numbers of the true classes (images,)."""
+    count = len(classes)
+    predicted = log_probabilities.argmax(1)
+    confusion = np.bincount(truth * count + predicted, minlength=count * count).reshape(count, count)
+    own = log_probabilities[np.arange(len(truth)), truth]
+    # The rank of the truth: how many classes are likelier. On a tie the truth is not given the benefit of the doubt.
+    likelier = (log_probabilities >= own[:, None]).sum(1) - 1
+    f1 = _precision_recall_f1(confusion)[2]
+    seen = (confusion.sum(0) + confusion.sum(1)) > 0
+    return ClassScores(
+        images=len(truth),
+        accuracy=100 * float(np.mean(predicted == truth)),
+        cross_entropy=-float(own.mean(dtype=np.float64)),
+        f1=100 * float(f1[seen].mean()),
+        top5=100 * float(np.mean(likelier < 5)) if count > 5 else None,
+        classes=tuple(classes),
+        confusion=tuple(tuple(int(number) for number in row) for row in confusion),
+    )
+
+
+def _precision_recall_f1(confusion: NDArray[np.integer[Any]]) -> tuple[NDArray[np.float64], ...]:
+    """Of each class, between 0 and 1; 0 where nothing can be divided."""
+    right = np.diag(confusion).astype(np.float64)
+    predicted, true = confusion.sum(0), confusion.sum(1)
+
+    def share(part: NDArray[np.float64], whole: NDArray[np.integer[Any]]) -> NDArray[np.float64]:
+        return np.divide(part, whole, out=np.zeros_like(part), where=whole > 0)
+
+    return share(right, predicted), share(right, true), share(2 * right, predicted + true)
