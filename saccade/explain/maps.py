@@ -8,7 +8,6 @@ Pictures, JSON and the page are made from these maps and know nothing else about
 Axis legend: H heads, Q queries, K keys.
 """
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,9 +21,7 @@ from torch import Tensor
 
 from saccade.data.axes import Axis, Grid, Steps, Tokens
 from saccade.errors import UserError
-from saccade.files import replacing
-
-ENDINGS = (".png", ".svg", ".html", ".json")
+from saccade.explain.document import write_by_ending
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
@@ -129,23 +126,16 @@ def save(
     from saccade.explain.figures import png, svg
     from saccade.explain.page import page
 
-    path = Path(path)
-    ending = path.suffix.lower()
-    if ending not in ENDINGS:
-        raise UserError(f"Cannot write {str(path)!r}: the name must end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}.")
     if not maps:
         raise UserError(f"There is no attention map to write to {str(path)!r}: record at least one first.")
-    if ending == ".png":
-        content = png(maps, title, query_title, key_title)
-    elif ending == ".svg":
-        content = svg(maps, title, query_title, key_title)
-    elif ending == ".html":
-        content = page(maps, title, query_title, key_title).encode("utf-8", "replace")
-    else:
-        values = {"title": title, "maps": [each.to_dict() for each in maps]}
-        content = json.dumps(values, ensure_ascii=False).encode("utf-8", "replace")
-    with replacing(path) as aside:
-        aside.write_bytes(content)
+    titles = (title, query_title, key_title)
+    write_by_ending(
+        path,
+        png=lambda: png(maps, *titles),
+        svg=lambda: svg(maps, *titles),
+        html=lambda: page(maps, *titles),
+        values=lambda: {"title": title, "maps": [each.to_dict() for each in maps]},
+    )
 
 
 def labels(axis: Axis) -> list[str]:

@@ -1,20 +1,10 @@
-"""Attention maps as one HTML file to hover over, tab through and send by mail.
+"""Attention maps as one HTML file to hover over, tab through and send by mail."""
 
-The file holds its styles, its script and its data, and its Content-Security-Policy forbids everything else: it works
-offline, loads nothing and sends nothing. Only the template's own style and script may run, named by their hashes.
-"""
-
-import json
-import re
-from base64 import b64encode
 from collections.abc import Sequence
-from functools import cache
-from hashlib import sha256
-from html import escape
-from importlib.resources import files
 from typing import Any
 
 from saccade.data.axes import Axis, Grid
+from saccade.explain.document import filled
 from saccade.explain.maps import AttentionMap, labels
 
 _DIGITS = 5  # of each weight in the page, which shows two; .json files have them all
@@ -25,12 +15,7 @@ def page(
 ) -> str:
     """The whole document. The titles of the two sides are guessed from each map when not given."""
     data = [_shown(each, query_title, key_title) for each in maps]
-    parts = {
-        "policy": _policy(),
-        "title": escape(title or maps[0].label),
-        "data": _for_script(data),
-    }
-    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _template())
+    return filled("map.html", title or maps[0].label, data)
 
 
 def _shown(attention: AttentionMap, query_title: str | None, key_title: str | None) -> dict[str, Any]:
@@ -48,25 +33,3 @@ def _side(axis: Axis, title: str) -> dict[str, Any]:
     if isinstance(axis, Grid):
         side |= {"columns": axis.columns, "extra": len(axis.extra)}
     return side
-
-
-def _for_script(data: Any) -> str:
-    """JSON that cannot end the script element it stands in, whatever the sentences say."""
-    text = json.dumps(data, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-@cache
-def _template() -> str:
-    return files("saccade.explain").joinpath("map.html").read_text("utf-8")
-
-
-@cache
-def _policy() -> str:
-    def named(element: str) -> str:
-        content = re.search(rf"<{element}>(.*?)</{element}>", _template(), re.DOTALL)
-        assert content is not None
-        return "'sha256-" + b64encode(sha256(content[1].encode()).digest()).decode() + "'"
-
-    own = f"style-src {named('style')}; script-src {named('script')}"
-    return f"default-src 'none'; {own}; base-uri 'none'; form-action 'none'"

@@ -1,0 +1,50 @@
+"""One way to look at what a run attended to, whatever its task: maps, and a file of them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from saccade.errors import UserError
+from saccade.explain import maps
+from saccade.explain.maps import AttentionMap
+
+
+@dataclass(frozen=True)
+class Looked:
+    maps: list[AttentionMap]
+    save: Callable[[Path], None]  # .png, .svg, .html or .json by the ending
+
+
+def looked(
+    task: Any,
+    source: Any,
+    *,
+    target: str | None = None,
+    words: bool = True,
+    pixel: tuple[int, int] | None = None,
+    only: str = "*",
+) -> Looked:
+    """What the task's model attended to. `target` and `words` are for sentences, `pixel` (row, column) is for pictures."""
+    if task.recipe.task == "classify":
+        if target is not None or not words:
+            raise UserError("this run looks at pictures: --target and --subwords are for sentences, leave them out")
+        return _picture(task, source, pixel, only)
+    if pixel is not None:
+        raise UserError("this run reads sentences: --pixel is for pictures, leave it out")
+    from saccade.explain.replay import look
+
+    found = look(task, source, target, words, only)
+    return Looked(found, partial(maps.save, found, title=source))
+
+
+def _picture(task: Any, source: Any, pixel: tuple[int, int] | None, only: str) -> Looked:
+    from saccade.explain import glimpses, overlay, seeing
+    from saccade.models.glimpse import GlimpseNetwork
+
+    if isinstance(task.model, GlimpseNetwork):
+        path = glimpses.see(task, source)
+        return Looked([path.attention_map()], partial(glimpses.save, path))
+    sight = seeing.see(task, source, pixel, only)
+    return Looked(sight.maps, partial(overlay.save, sight))

@@ -1,0 +1,126 @@
+"""What did the model look at in this picture? One forward pass while recording.
+
+A map of an image classifier has thousands of rows, one for each cell that looks. What people ask for is one of them: the row of the class
+token, out of which the class is read, or of the cell at a pixel. Layers that all look over the same cells are also multiplied into one
+(attention rollout, see rollout.py), which says what reaches the class token from the picture itself.
+
+Axis legend: H heads, Q queries, K keys.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from saccade.attention import Attend, LocalSelfAttention2d, record_attention
+from saccade.data.axes import Axis, Grid, Tokens
+from saccade.data.image_decoding import Pixels
+from saccade.errors import UserError
+from saccade.explain.maps import AttentionMap, labels
+from saccade.explain.rollout import rollout
+from saccade.layers.windows import WindowAttention
+from saccade.tasks.classify import AnyImage, Classified, ClassifyTask
+
+Pixel = tuple[int, int]  # row, column
+
+_LARGEST = 1 << 28  # weights recorded at a time: 1 GB
+
+
+@dataclass(frozen=True)
+class Sight:
+    """A picture, what the model takes it for, and where it looked."""
+
+    picture: Pixels  # (rows, columns, channels) as the model gets it
+    answer: Classified
+    whole: list[AttentionMap]  # the same as `maps`, but from every cell
+    pixel: Pixel | None  # where to look from, if somebody said
+
+    @cached_property
+    def maps(self) -> list[AttentionMap]:
+        """The rollout first, if there is one; then every layer in order. Each from one cell or token only."""
+        return [_one_row(each, self.cell(each.queries)) for each in self.whole]
+
+    def cell(self, axis: Axis) -> int | None:
+        """Which query to show: that of the pixel, else the class token, else the middle. None is all of them."""
+        if not isinstance(axis, Grid):
+            return None
+        if self.pixel is None and axis.extra:
+            return 0
+        rows, columns = self.picture.shape[:2]
+        row, column = self.pixel or (rows // 2, columns // 2)
+        return len(axis.extra) + (row * axis.rows // rows) * axis.columns + column * axis.columns // columns
+
+
+def look(task: ClassifyTask, image: AnyImage, pixel: Pixel | None = None, only: str = "*") -> list[AttentionMap]:
+    """The maps of the attention modules whose name matches, from the class token or from the cell at `pixel` (row, column)."""
+    return see(task, image, pixel, only).maps
+
+
+@torch.no_grad()
+def see(task: ClassifyTask, image: AnyImage, pixel: Pixel | None = None, only: str = "*") -> Sight:
+    """All of a picture at once: what `look` gives, and what is needed to draw it."""
+    pixels = task.picture(image)
+    _, rows, columns = pixels.shape
+    if pixel is not None and not (0 <= pixel[0] < rows and 0 <= pixel[1] < columns):
+        raise UserError(
+            f"the pixel {pixel[0]},{pixel[1]} was asked for, but the model sees {rows} rows and {columns} columns: "
+            f"give a row from 0 to {rows - 1} and a column from 0 to {columns - 1}"
+        )
+    heads = _attentions(task.model)
+    axes = _axes(task.model, heads, rows, columns, only)
+    task.model.eval()
+    with record_attention(task.model, only) as recorded:
+        task.model(task.standardise(torch.tensor(pixels, device=task.device)[None]))
+    layers = [AttentionMap(name, recorded.joined(name)[0], *axes[name]) for name in recorded]
+    together = _rollout(layers) if len(layers) == len(heads) else []  # of some layers only, it would start nowhere
+    return Sight(pixels.transpose(1, 2, 0), task.predict([image])[0], [*together, *layers], pixel)
+
+
+def _attentions(model: Any) -> dict[str, int]:
+    """The attention modules of a model by name, and how many heads each has."""
+    kinds = (Attend, LocalSelfAttention2d, WindowAttention)
+    heads = {name: getattr(module, "heads", 1) for name, module in model.named_modules() if isinstance(module, kinds)}
+    if not heads or not hasattr(model, "attention_axes"):
+        raise UserError(
+            "this model has no attention to look at: train one that attends, such as vit, or cnn with attention"
+        )
+    return heads
+
+
+def _axes(model: Any, heads: dict[str, int], rows: int, columns: int, only: str) -> dict[str, tuple[Axis, Axis]]:
+    """What stands along both sides of every attention whose name matches; refused where the maps would not fit in memory."""
+    axes = {name: model.attention_axes(name, rows, columns) for name in heads if fnmatchcase(name, only)}
+    if not axes:
+        raise UserError(f"no attention of this model matches {only!r}: it has {', '.join(heads)}")
+    sizes = {name: heads[name] * len(queries) * len(keys) for name, (queries, keys) in axes.items()}
+    if sum(sizes.values()) > _LARGEST:
+        small = min(sizes, key=lambda name: sizes[name])
+        raise UserError(
+            f"{only!r} would record {sum(sizes.values()):,} weights, more than the {_LARGEST:,} that fit in memory at a time: "
+            f"choose fewer layers by their name, for example {small}"
+        )
+    return axes
+
+
+def _rollout(maps: Sequence[AttentionMap]) -> list[AttentionMap]:
+    """All layers as one map, where they look over the same cells; read by attention pooling, if the model pools so."""
+    layers = [each for each in maps if isinstance(each.queries, Grid)]
+    if len(layers) < 2 or any(each.queries != layers[0].queries or each.keys != layers[0].queries for each in layers):
+        return []
+    flow = rollout(layers)
+    pools = [each for each in maps if isinstance(each.queries, Tokens) and each.keys == flow.keys]
+    if not pools:
+        return [flow]
+    read = pools[-1].weights.mean(0) @ flow.weights[0]  # (1, K) @ (K, K) -> (1, K)
+    return [AttentionMap(flow.name, read, pools[-1].queries, flow.keys)]
+
+
+def _one_row(attention: AttentionMap, query: int | None) -> AttentionMap:
+    """One of the queries, with a name instead of a place."""
+    if query is None:
+        return attention
+    row = attention.weights[:, query : query + 1]  # (H, Q, K) -> (H, 1, K)
+    return AttentionMap(attention.name, row, Tokens((labels(attention.queries)[query],)), attention.keys)
