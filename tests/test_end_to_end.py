@@ -295,10 +295,18 @@ def test_every_recipe_is_checked_whole(monkeypatch, tmp_path):
     for split in ("train", "val", "test_2016_flickr"):
         for language in ("en", "de", "fr"):
             (tmp_path / "multi30k" / f"{split}.{language}.gz").touch()
+    for name in (
+        "mnist/train-images-idx3-ubyte.gz",
+        "mnist/t10k-images-idx3-ubyte.gz",
+        "cifar10/train.zip",
+        "cifar10/test.zip",
+    ):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
     own = tmp_path / "x.txt"
     own.touch()
     for name, description in recipes():
-        recipe = load(name, [f"data.source={own}"] if name == "translation" else [])
+        recipe = load(name, {"translation": [f"data.source={own}"], "images": [f"data.train={own}"]}.get(name, []))
         assert recipe.description == description
         assert load(_written(tmp_path, recipe)).to_dict() == recipe.to_dict()
 

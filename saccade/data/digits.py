@@ -10,7 +10,6 @@ from itertools import islice
 
 from .phrasebook import Phrase, Split, in_split
 
-
 LONGEST = 15
 
 
