@@ -280,8 +280,9 @@ def score(
     import saccade as library
     from saccade.data.text import every_pair
 
+    loaded = library.load(run)
     pairs = every_pair(source, target)
-    scored = library.load(run).score(pairs)
+    scored = loaded.score(pairs)
     if as_json:
         rows = zip(pairs, scored, strict=True)
         _print_json(
