@@ -1,0 +1,103 @@
+"""A trained image model as one ONNX graph: bytes in, log-probabilities of the classes out.
+
+    model.onnx    images (B, C, H, W) uint8 → log_probabilities (B, classes)
+
+The images are those the model was trained for: upright, of its size, channels first. The batch is free. Nothing is kept that was not
+checked with onnxruntime, in other batches than the one it was made from.
+"""
+
+import json
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from saccade.errors import UserError
+from saccade.export.directories import new_directory
+from saccade.export.onnx_graph import OPSET, by_definition, check, open_graph, write_graph
+from saccade.models.glimpse import GlimpseNetwork
+from saccade.run import Run
+from saccade.tasks.classify import ClassifyTask
+
+
+class FromBytes(nn.Module):
+    """The model with everything between a decoded image and the probability of its classes."""
+
+    def __init__(self, task: ClassifyTask):
+        super().__init__()
+        self.model = by_definition(task.model)
+        self.standardise = task.standardise
+
+    def forward(self, images: Tensor) -> Tensor:
+        logits: Tensor = self.model(self.standardise(images.float()))
+        return logits.log_softmax(-1)
+
+
+def export_image_model(run: Run, directory: Path) -> float:
+    """Writes into a new directory; gives the largest difference to torch of a log-probability."""
+    task: ClassifyTask = run.task
+    if isinstance(task.model, GlimpseNetwork):
+        raise UserError(
+            f"the model of {run.path} is a glimpse network, which chooses where to look step by step: use it with torch"
+        )
+    model = FromBytes(task).eval()
+    with new_directory(directory) as aside:
+        axes = {"images": {0: "batch"}}
+        write_graph(model, (_pictures(task, 3),), aside / "model.onnx", ["images"], ["log_probabilities"], axes)
+        difference = check(_difference(model, task, aside / "model.onnx"))
+        shape = task.images.shape
+        facts = {
+            "format": "onnx",
+            "opset": OPSET,
+            "difference": difference,
+            "image": [shape.channels, shape.rows, shape.columns],
+            "classes": list(task.classes),
+        }
+        (aside / "saccade.json").write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        text = _README.format(
+            channels=shape.channels, rows=shape.rows, columns=shape.columns, mode=_MODES[shape.channels]
+        )
+        (aside / "README.txt").write_text(text, encoding="utf-8")
+    return difference
+
+
+@torch.no_grad()
+def _difference(model: FromBytes, task: ClassifyTask, path: Path) -> float:
+    session = open_graph(path)
+    apart = []
+    for count in (1, 5):
+        images = _pictures(task, count)
+        (theirs,) = session.run(None, {"images": images.numpy()})
+        apart.append(float((torch.from_numpy(theirs) - model(images)).abs().max()))
+    return max(apart)
+
+
+def _pictures(task: ClassifyTask, count: int) -> Tensor:
+    shape = task.images.shape
+    draw = torch.Generator().manual_seed(count)
+    size = (count, shape.channels, shape.rows, shape.columns)
+    return torch.randint(256, size, generator=draw, dtype=torch.uint8)
+
+
+_MODES = {1: "L", 3: "RGB"}
+_README = """\
+An image classifier as an ONNX graph, exported by Saccade.
+
+    model.onnx    images (B, {channels}, {rows}, {columns}) uint8 -> log_probabilities (B, classes)
+
+This program names what is in the pictures it is given. It needs the packages onnxruntime, numpy and Pillow, and is run in this directory.
+
+    import json, sys
+    import numpy, onnxruntime
+    from PIL import Image, ImageOps
+
+    with open("saccade.json", encoding="utf-8") as file:
+        classes = json.load(file)["classes"]
+    model = onnxruntime.InferenceSession("model.onnx")
+    for path in sys.argv[1:]:
+        picture = ImageOps.exif_transpose(Image.open(path)).convert("{mode}")
+        pixels = numpy.asarray(ImageOps.fit(picture, ({columns}, {rows}), Image.Resampling.BILINEAR))
+        images = pixels.reshape(1, {rows}, {columns}, {channels}).transpose(0, 3, 1, 2)
+        (log_probabilities,) = model.run(None, {{"images": images}})
+        print(path, classes[int(log_probabilities[0].argmax())])
+"""

@@ -1,0 +1,63 @@
+"""onnxruntime names the classes of pictures as torch does, for every image model that can be a graph."""
+
+import subprocess
+import sys
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+from PIL import Image
+
+from saccade import load
+from saccade.errors import UserError
+from saccade.export.to_onnx import export_onnx
+from saccade.training.start import train
+
+from .readme import program_of
+
+FEW = ["train.steps=2", "train.validate_every=2", "train.threads=1", "train.warmup=0", "train.precision=fp32"]
+MODELS = {
+    "vit": ["model.layers=1", "model.width=16", "model.heads=2"],
+    "cnn": ["model.widths=[4,4,8]", "model.hidden=8", "model.heads=2"],
+    "resnet": ["model.blocks=1", "model.widths=[8,8,8]", "model.heads=2", "model.attention=after-stem"],
+    "swin": ["model.width=8", "model.layers=[1,2]", "model.heads=[1,2]", "model.window=2"],
+}
+
+
+def trained(folder, name, settings=()):
+    return load(train("digits-vit", [*FEW, f"model.name={name}", *settings], folder / name))
+
+
+@pytest.mark.parametrize("name", ["vit", "cnn", *(pytest.param(n, marks=pytest.mark.slow) for n in ("resnet", "swin"))])
+def test_a_graph_gives_the_probabilities_of_predict(tmp_path, name):
+    run = trained(tmp_path, name, MODELS[name])
+    graphs = export_onnx(run, tmp_path / "graph")
+    assert graphs.difference < 1e-4
+    pictures = np.random.default_rng(0).integers(0, 256, (4, 8, 8), dtype=np.uint8)
+    session = onnxruntime.InferenceSession(tmp_path / "graph" / "model.onnx")
+    (found,) = session.run(None, {"images": pictures[:, None]})
+    for row, answer in zip(found, run.predict(list(pictures), best=10), strict=True):
+        shares = dict(zip(answer.classes, answer.probabilities, strict=True))
+        expected = [shares[name] for name in run.task.classes]
+        torch.testing.assert_close(torch.tensor(np.exp(row)), torch.tensor(expected), atol=1e-5, rtol=1e-4)
+
+
+def test_the_readmes_program_needs_nothing_of_ours(tmp_path):
+    run = trained(tmp_path, "vit", MODELS["vit"])
+    export_onnx(run, tmp_path / "graph")
+    pixels = np.random.default_rng(1).integers(0, 256, (8, 8), dtype=np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "x.png")
+    program = program_of((tmp_path / "graph" / "README.txt").read_text(encoding="utf-8"))
+    command = [sys.executable, "-c", program, str(tmp_path / "x.png")]
+    done = subprocess.run(command, cwd=tmp_path / "graph", capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [str(tmp_path / "x.png"), run.predict([pixels])[0].text]
+    assert "saccade" not in program.replace("saccade.json", "")
+
+
+def test_a_glimpse_network_is_refused_in_a_sentence(tmp_path):
+    run = trained(tmp_path, "glimpse", ["model.patch=4", "model.hidden=8"])
+    with pytest.raises(UserError, match="glimpse network"):
+        export_onnx(run, tmp_path / "graph")
+    assert not (tmp_path / "graph").exists()
