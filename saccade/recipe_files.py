@@ -26,7 +26,7 @@ _BREAK = re.compile("[\n\r\x85\u2028\u2029]")
 def recipes() -> list[tuple[str, str]]:
     """The name and the one-line description of every recipe in the package."""
     found = []
-    for path in sorted(FOLDER.glob("*.yaml")):
+    for path in sorted(FOLDER.glob("*.yaml"), key=lambda path: path.stem):
         values, _ = read(path, f"recipe {path.stem}")
         description = values.get("description") if isinstance(values, dict) else None
         found.append((path.stem, " ".join(str(description or "").split())))
