@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -14,7 +15,7 @@ import torch
 from safetensors.torch import load_file
 
 import saccade as library
-from saccade.config import load, recipes
+from saccade.config import find_recipe, load, recipes
 from saccade.errors import ConfigError, UserError
 from saccade.training.start import train
 
@@ -291,18 +292,10 @@ def test_shared_embeddings_need_a_joint_vocabulary(tmp_path):
 def test_every_recipe_is_checked_whole(monkeypatch, tmp_path):
     """Recipes that need files are given empty ones under the same names."""
     monkeypatch.setenv("SACCADE_DATA", str(tmp_path))
-    (tmp_path / "multi30k").mkdir()
-    for split in ("train", "val", "test_2016_flickr"):
-        for language in ("en", "de", "fr"):
-            (tmp_path / "multi30k" / f"{split}.{language}.gz").touch()
-    for name in (
-        "mnist/train-images-idx3-ubyte.gz",
-        "mnist/t10k-images-idx3-ubyte.gz",
-        "cifar10/train.zip",
-        "cifar10/test.zip",
-    ):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).touch()
+    for name, _ in recipes():
+        for needed in re.findall(r"\$\{SACCADE_DATA\}/(\S+)", find_recipe(name).read_text(encoding="utf-8")):
+            (tmp_path / needed).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / needed).touch()
     own = tmp_path / "x.txt"
     own.touch()
     for name, description in recipes():
