@@ -29,10 +29,15 @@ def looked(
     """What the task's model attended to. `target` and `words` are for sentences, `pixel` (row, column) is for pictures."""
     if task.recipe.task == "classify":
         if target is not None or not words:
-            raise UserError("this run looks at pictures: --target and --subwords are for sentences, leave them out")
+            raise UserError("this run names classes: --target and --subwords are for sentences, leave them out")
         return _picture(task, source, pixel, only)
     if pixel is not None:
-        raise UserError("this run reads sentences: --pixel is for pictures, leave it out")
+        raise UserError("this run writes sentences, whose words look: --pixel is for classes, leave it out")
+    if task.recipe.task == "caption":
+        from saccade.explain import captioning
+
+        sight = captioning.see(task, source, target, only)
+        return Looked(sight.maps, partial(captioning.save, sight))
     from saccade.explain.replay import look
 
     found = look(task, source, target, words, only)

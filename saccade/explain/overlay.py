@@ -103,7 +103,7 @@ def draw(sight: Sight, title: str = "") -> "Figure":
     subtitle = _subtitle(sight.answer)
     lettering = Lettering([title, subtitle, *said])
     rows, columns = sight.picture.shape[:2]
-    places = _places(shelves, (columns / max(rows, columns), rows / max(rows, columns)), lettering)
+    places = arranged(shelves, (columns / max(rows, columns), rows / max(rows, columns)), lettering)
     width = max(left + across for _, (left, _, across, _) in places) + 0.9
     height = max(top + down for _, (_, top, _, down) in places)
     figure = Figure(figsize=(width, height), facecolor="white")
@@ -114,10 +114,10 @@ def draw(sight: Sight, title: str = "") -> "Figure":
             lettering.write(figure, left / width, 1 - top / height, item, 10, whole=True, va="top", weight="bold")
         else:
             frame = (left / width, 1 - (top + down) / height, across / width, down / height)
-            _paint(figure.add_axes(frame), item, lettering)
+            paint(figure.add_axes(frame), item, lettering)
     left, top, across, down = places[len(shelves[0].panels) - 1][1]
     bar = ((left + across + 0.25) / width, 1 - (top + down) / height, 0.13 / width, down / height)
-    _colour_bar(figure, figure.add_axes(bar))
+    colour_bar(figure, figure.add_axes(bar))
     return figure
 
 
@@ -136,11 +136,11 @@ def _shelves(sight: Sight) -> list[Shelf]:
     layers = [each for each in maps if not each.name.startswith("rollout")]
     last, mark = layers[-1], _mark(sight)
     viewers = dict.fromkeys("the framed cell" if _is_cell(each) else labels(each.queries)[0] for each in maps)
-    large = [Panel(_enlarged(sight.picture), "the picture", f"seen from {' and '.join(viewers)}", mark)]
+    large = [Panel(enlarged(sight.picture), "the picture", f"seen from {' and '.join(viewers)}", mark)]
     rolled_out = [each for each in maps if each not in layers]
     for each, name in (*((each, each.label) for each in rolled_out), (last, _named(layers)[-1])):
         panel = _mean(sight.picture, each, name)
-        large.append(replace(panel, note=f"{panel.note} · even {_short(1 / len(each.keys))}"))
+        large.append(replace(panel, note=f"{panel.note} · even {short(1 / len(each.keys))}"))
     shelves = [Shelf("", _LARGE, large)]
     headed = [each for each in layers if each.heads > 1]
     if headed:
@@ -174,12 +174,12 @@ def _over(picture: Pixels, attention: AttentionMap, weights: NDArray[np.float32]
     assert isinstance(grid, Grid)
     row = weights.mean(0)
     beside, cells = row[: len(grid.extra)], row[len(grid.extra) :].reshape(grid.rows, grid.columns)
-    notes = [f"largest {_short(float(cells.max()))}"]
+    notes = [f"largest {short(float(cells.max()))}"]
     notes += [f"{name} {number(float(weight))}" for name, weight in zip(grid.extra, beside, strict=True)]
-    return Panel(_blended(picture, cells), title, " · ".join(notes))
+    return Panel(blended(picture, cells), title, " · ".join(notes))
 
 
-def _short(weight: float) -> str:
+def short(weight: float) -> str:
     """Two digits that say something, however small the weight."""
     return number(weight) if weight >= 0.095 else f"{weight:.2g}".removeprefix("0")
 
@@ -202,9 +202,9 @@ def _mark(sight: Sight) -> tuple[float, float, float, float] | None:
 # Pixels
 
 
-def _blended(picture: Pixels, cells: NDArray[np.float32]) -> NDArray[np.float64]:
+def blended(picture: Pixels, cells: NDArray[np.float32]) -> NDArray[np.float64]:
     """Cells (rows, columns) as colour over the pale picture; a place without weight keeps it, the largest weight nearly hides it."""
-    large = _enlarged(picture)
+    large = enlarged(picture)
     grey = 0.35 + 0.65 * (large @ [0.299, 0.587, 0.114])[..., None]  # (rows, columns, 1), pale
     peak = float(cells.max())
     smooth = Image.fromarray(cells / peak if peak > 0 else cells).resize(large.shape[1::-1], Image.Resampling.BICUBIC)
@@ -218,7 +218,7 @@ def _coloured(share: NDArray[np.float64], grey: NDArray[np.float64] | float) -> 
     return (1 - alpha) * grey + alpha * colormaps[_COLOURS](share)[..., :3]
 
 
-def _enlarged(picture: Pixels) -> NDArray[np.float64]:
+def enlarged(picture: Pixels) -> NDArray[np.float64]:
     """The picture in colour and in the detail of a panel, pixels of small pictures as squares."""
     rows, columns = picture.shape[:2]
     scale = max(1, round(_DETAIL / max(rows, columns)))
@@ -231,7 +231,7 @@ def _enlarged(picture: Pixels) -> NDArray[np.float64]:
 Place = tuple[float, float, float, float]  # left, top, width, height in inches
 
 
-def _places(
+def arranged(
     shelves: Sequence[Shelf], shape: tuple[float, float], lettering: Lettering
 ) -> list[tuple[str | Panel, Place]]:
     """`shape` is the width and height of a picture whose longer side is 1."""
@@ -253,7 +253,7 @@ def _places(
     return places
 
 
-def _paint(axes: Any, panel: Panel, lettering: Lettering) -> None:
+def paint(axes: Any, panel: Panel, lettering: Lettering) -> None:
     from matplotlib.patches import Rectangle
     from matplotlib.transforms import ScaledTranslation
 
@@ -269,7 +269,7 @@ def _paint(axes: Any, panel: Panel, lettering: Lettering) -> None:
         lettering.write(axes, 0, 1, text, size, whole=True, transform=place, color=colour)
 
 
-def _colour_bar(figure: "Figure", axes: Any) -> None:
+def colour_bar(figure: "Figure", axes: Any) -> None:
     """The colours as they look over middle grey."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import ListedColormap, Normalize

@@ -1,0 +1,194 @@
+"""What did each word of a caption look at? The caption is written first, then replayed while recording.
+
+The picture shows the photo once for every word, with the weights of that word laid over it (see overlay.py); the cell that hard attention
+chose is framed. With several layers there is a row for all of them together and one for each; with one layer of several heads (choose it
+by its name) one for each head. On the page, hovering a word lights its region.
+
+Axis legend: H heads, Q words and the end, K cells.
+"""
+
+from base64 import b64encode
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from saccade.attention import record_attention
+from saccade.data.axes import Grid, Tokens
+from saccade.data.image_decoding import Pixels
+from saccade.data.tokenizer import BOS
+from saccade.errors import UserError
+from saccade.explain import overlay
+from saccade.explain.document import filled, write_by_ending
+from saccade.explain.lettering import QUIET, Lettering
+from saccade.explain.maps import AttentionMap
+from saccade.explain.overlay import Panel, Shelf, printed
+from saccade.explain.replay import END
+from saccade.tasks.caption import Caption, CaptionTask
+from saccade.tasks.classify import AnyImage
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_PANEL = 1.5  # inches on the longer side
+_DIGITS = 4  # of each weight in a page
+
+
+@dataclass(frozen=True)
+class CaptionSight:
+    """A picture, what was said about it, and where each word looked."""
+
+    picture: Pixels  # (rows, columns, 3) as the model gets it
+    answer: Caption
+    maps: list[AttentionMap]  # of every attention over the image: words by cells
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What was replayed, its end included."""
+        axis = self.maps[0].queries
+        assert isinstance(axis, Tokens)
+        return axis.words
+
+
+def look(task: CaptionTask, image: AnyImage, target: str | None = None, only: str = "*") -> list[AttentionMap]:
+    """The maps of the attention over the image whose name matches, for a caption, by default the model's own."""
+    return see(task, image, target, only).maps
+
+
+@torch.no_grad()
+def see(task: CaptionTask, image: AnyImage, target: str | None = None, only: str = "*") -> CaptionSight:
+    """What `look` gives, and what is needed to draw it."""
+    answer = task.predict([image])[0] if target is None else task.given(image, target)
+    tokens, pixels = answer.hypotheses[0].tokens, task.picture(image)
+    with record_attention(task.model, "decoder.*") as recorded:
+        encoded = task.encoded(torch.tensor(pixels, device=task.device)[None])
+        task.stepper.read(encoded, torch.tensor([[BOS, *tokens]], device=task.device))
+    words = Tokens((*task.vocabulary.words(tokens), END))
+    grid = Grid(*task.stepper.encoder.grid)
+    names = [name for name in recorded if "self" not in name]
+    maps = [AttentionMap(name, recorded.joined(name)[0], words, grid) for name in _matching(names, only)]
+    return CaptionSight(pixels.transpose(1, 2, 0), answer, maps)
+
+
+def save(sight: CaptionSight, path: str | Path, title: str = "") -> None:
+    """Write as a picture (.png, .svg), a page to hover over (.html) or data (.json). Missing directories are made."""
+    title = title or sight.answer.text
+    write_by_ending(
+        path,
+        png=lambda: png(sight, title),
+        svg=lambda: svg(sight, title),
+        html=lambda: page(sight, title),
+        values=lambda: {
+            "title": title,
+            "answer": sight.answer.to_dict(),
+            "maps": [each.to_dict() for each in sight.maps],
+        },
+    )
+
+
+def png(sight: CaptionSight, title: str = "") -> bytes:
+    return printed(draw(sight, title), format="png", dpi=160)
+
+
+def svg(sight: CaptionSight, title: str = "") -> bytes:
+    title = title or sight.answer.text
+    return printed(draw(sight, title), format="svg", metadata={"Title": title, "Date": None})
+
+
+def page(sight: CaptionSight, title: str = "") -> str:
+    """One HTML file that holds everything it shows, loads nothing and sends nothing."""
+    rows, columns = sight.picture.shape[:2]
+    grid = _grid(sight.maps[0])
+    data = {
+        "rows": rows,
+        "columns": columns,
+        "pixels": b64encode(np.ascontiguousarray(sight.picture).tobytes()).decode(),
+        "grid": [grid.rows, grid.columns],
+        "words": list(sight.words),
+        "maps": [
+            {"label": each.label, "weights": each.weights.astype(float).round(_DIGITS).tolist()} for each in sight.maps
+        ],
+    }
+    return filled("captions.html", title or sight.answer.text, data)
+
+
+def draw(sight: CaptionSight, title: str = "") -> "Figure":
+    """The photo, and over and over again the photo with the weights of a word."""
+    from matplotlib.figure import Figure
+
+    title, subtitle, shelves = title or sight.answer.text, Path(sight.answer.source).name, _shelves(sight)
+    said = [text for shelf in shelves for each in shelf.panels for text in (shelf.heading, each.title, each.note)]
+    lettering = Lettering([title, subtitle, *said])
+    rows, columns = sight.picture.shape[:2]
+    places = overlay.arranged(shelves, (columns / max(rows, columns), rows / max(rows, columns)), lettering)
+    width = max(left + across for _, (left, _, across, _) in places) + 0.9
+    height = max(top + down for _, (_, top, _, down) in places)
+    figure = Figure(figsize=(width, height), facecolor="white")
+    lettering.write(figure, 0, 1, title, 14, whole=True, va="top", weight="bold")
+    lettering.write(figure, 0, 1 - 0.27 / height, subtitle, 9, whole=True, color=QUIET, va="top")
+    for item, (left, top, across, down) in places:
+        if isinstance(item, str):
+            lettering.write(figure, left / width, 1 - top / height, item, 10, whole=True, va="top", weight="bold")
+        else:
+            frame = (left / width, 1 - (top + down) / height, across / width, down / height)
+            overlay.paint(figure.add_axes(frame), item, lettering)
+    top, down = next((top, down) for item, (_, top, _, down) in places if isinstance(item, Panel))
+    bar = ((width - 0.65) / width, 1 - (top + down) / height, 0.13 / width, down / height)
+    overlay.colour_bar(figure, figure.add_axes(bar))
+    return figure
+
+
+def _matching(names: Sequence[str], only: str) -> list[str]:
+    if not names:
+        raise UserError(
+            "this model never looks at the image while it writes: train show_attend_tell or caption_transformer"
+        )
+    found = [name for name in names if fnmatchcase(name, only)]
+    if not found:
+        raise UserError(f"no attention of this model matches {only!r}: it has {', '.join(names)}")
+    return found
+
+
+def _shelves(sight: CaptionSight) -> list[Shelf]:
+    """All layers together first; then each layer, or each head of the only one."""
+    photo = Panel(overlay.enlarged(sight.picture), "the picture")
+    maps = sight.maps
+    everything = np.mean([each.weights.mean(0) for each in maps], axis=0)  # (Q, K)
+    together = "" if len(maps) == 1 else f"{len(maps)} layers together, average of heads"
+    together = together or ("" if maps[0].heads == 1 else f"{maps[0].label}, average of {maps[0].heads} heads")
+    shelves = [Shelf(together, _PANEL, [photo, *_panels(sight, everything)])]
+    if len(maps) > 1:
+        return [*shelves, *(Shelf(each.label, _PANEL, _panels(sight, each.weights.mean(0))) for each in maps)]
+    if maps[0].heads > 1:
+        shelves += [
+            Shelf(f"head {number}", _PANEL, _panels(sight, weights)) for number, weights in enumerate(maps[0].weights)
+        ]
+    return shelves
+
+
+def _panels(sight: CaptionSight, weights: NDArray[np.float32]) -> list[Panel]:
+    """The photo under the weights (Q, K) of each word."""
+    grid = _grid(sight.maps[0])
+    panels = []
+    for word, row in zip(sight.words, weights, strict=True):
+        cells = row.reshape(grid.rows, grid.columns)
+        mark = _cell(row, grid) if row.max() == row.sum() > 0 else None
+        note = "one cell" if mark else f"largest {overlay.short(float(row.max()))}"
+        panels.append(Panel(overlay.blended(sight.picture, cells), word, note, mark))
+    return panels
+
+
+def _cell(row: NDArray[np.float32], grid: Grid) -> tuple[float, float, float, float]:
+    """Where the only cell with weight lies: left, top, width, height as shares of the picture."""
+    down, across = divmod(int(row.argmax()), grid.columns)
+    return across / grid.columns, down / grid.rows, 1 / grid.columns, 1 / grid.rows
+
+
+def _grid(attention: AttentionMap) -> Grid:
+    assert isinstance(attention.keys, Grid)
+    return attention.keys

@@ -1,0 +1,291 @@
+"""Captions: an image in, a sentence about it out.
+
+The objective is the cross-entropy of the next word, summed over words, and what the model minimises beside it (its `penalty`). A batch
+holds captions of one length (Xu 2015), so that nothing is padded. Where attention samples, REINFORCE is part of the same objective:
+
+    - reinforce · Σ_t (b + log p(word_t)) · log α_t          with the moving mean b ← 0.9 b + 0.1 · mean(-log p(word)) of sampled batches
+
+The features of a frozen encoder are computed once and kept; one that learns sees the pixels of every batch. Which checkpoint is best is
+decided by captions that the model wrote alone, never by words that were given to it.
+
+Axis legend: B batch, T words, K cells, D features.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from PIL import Image
+from pydantic import Field
+from torch import Tensor, nn
+
+from saccade.attention import record_attention
+from saccade.config import Config as BaseConfig
+from saccade.config import Recipe
+from saccade.data import captions as caption_data
+from saccade.data.captions import Array, CaptionPairs, Captions, CaptionsConfig, Say, equal_length_batches
+from saccade.data.features import cache_directory, features
+from saccade.data.image_decoding import Pixels, copied, decode, from_array
+from saccade.data.image_files import open_file
+from saccade.data.image_splits import SplitName
+from saccade.data.tokenizer import BOS, EOS, PAD
+from saccade.decoding import Hypothesis, score_targets
+from saccade.layers.cross_entropy import linear_cross_entropy
+from saccade.tasks.caption_scores import CaptionScores, plain, score_captions
+from saccade.tasks.classify import AnyImage, name_of
+from saccade.tasks.generate import DecodeConfig, as_prefix, generate
+from saccade.tasks.pointing import Pointed, Pointing, pointed, together
+from saccade.tasks.task import Loss, Objective, Validation, device, trainable
+
+_LONGEST = 60  # words of a caption; the longest that people wrote for Flickr8k has 38
+_KEPT = 0.9  # of REINFORCE's baseline from batch to batch
+_REPLAYED = 500  # validation images by which the layer that points best is chosen
+
+
+class ObjectiveConfig(BaseConfig):
+    label_smoothing: float = Field(0.0, ge=0, lt=1)
+    reinforce: float = Field(1.0, ge=0, description="hard attention: weight of the REINFORCE term")
+
+
+class Config(BaseConfig):
+    model_kind: ClassVar[str] = "captioner"
+
+    data: CaptionsConfig
+    objective: ObjectiveConfig
+    decode: DecodeConfig
+
+
+@dataclass(frozen=True)
+class Caption:
+    """What a model says about one image, best first."""
+
+    source: str
+    text: str
+    hypotheses: list[Hypothesis]
+    alternatives: list[str]
+
+    def lines(self) -> list[str]:
+        """Best first."""
+        return [self.text, *self.alternatives]
+
+    def to_dict(self) -> dict[str, Any]:
+        answers = [
+            {"text": text, "score": hypothesis.score, "log_prob": hypothesis.log_prob, "finished": hypothesis.finished}
+            for text, hypothesis in zip(self.lines(), self.hypotheses, strict=True)
+        ]
+        return {"source": self.source, "captions": answers}
+
+
+@dataclass(frozen=True)
+class CaptionBatch:
+    seen: Tensor  # (B, K, D) features of a frozen encoder, or (B, 3, rows, columns) bytes
+    target_in: Tensor  # (B, T) <bos>, words
+    target_out: Tensor  # (B, T) words, <eos>
+
+
+class CaptionTask:
+    unit = "words"
+
+    def __init__(self, recipe: Recipe, captions: Captions, say: Say = lambda text: None):
+        self.recipe = recipe
+        self.captions = captions
+        self.vocabulary = captions.vocabulary
+        self.device = device()
+        self.shape = captions.shape
+        self.say = say
+        self._seen: dict[str, Any] = {}
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(recipe.train.seed)
+            built = recipe.model_module.build(recipe.model, self.shape, len(self.vocabulary))
+        self.model: nn.Module = built.to(self.device)
+
+    @classmethod
+    def prepare(cls, recipe: Recipe, directory: Path, say: Say) -> "CaptionTask":
+        """A new run: images are decoded into the directory, and a frozen encoder looks at all of them."""
+        task = cls(recipe, caption_data.prepare(recipe.data, directory, recipe.train.seed, say), say)
+        for split in ("train", "valid"):
+            task.seen(split)
+        return task
+
+    @classmethod
+    def reopen(cls, recipe: Recipe, directory: Path) -> "CaptionTask":
+        return cls(recipe, caption_data.reopen(directory))
+
+    def seen(self, name: SplitName) -> Any:
+        """What the decoder or its encoder gets of each image of a split: features, or pixels."""
+        if name not in self._seen:
+            pixels = self.captions.split(name).pixels
+            frozen = self.recipe.model.encoder.is_frozen
+            self._seen[name] = features(self.stepper.encoder, pixels, cache_directory(), self.say) if frozen else pixels
+        return self._seen[name]
+
+    # Training
+
+    def objectives(self) -> list[Objective]:
+        return [Objective("loss", trainable([self.model]), self._loss, ("cross-entropy",))]
+
+    def epoch(self, number: int, rank: int, world: int) -> Sequence[Array]:
+        size, seed = self.recipe.data.batch, self.recipe.train.seed
+        return equal_length_batches(self.captions.train.pairs.lengths, size, seed, number, (rank, world))
+
+    def batch(self, work: Array) -> CaptionBatch | None:
+        return self._batch(self.captions.train.pairs, self.seen("train"), work) if len(work) else None
+
+    def _batch(self, pairs: CaptionPairs, seen: Any, work: Array) -> CaptionBatch:
+        words = torch.tensor([pairs.tokens[int(index)] for index in work], device=self.device)
+        edge = words.new_ones(len(words), 1)
+        return CaptionBatch(
+            self._rows(seen, pairs.images[work]),
+            torch.cat((BOS * edge, words), 1),
+            torch.cat((words, EOS * edge), 1),
+        )
+
+    def _rows(self, seen: Any, rows: Any) -> Tensor:
+        """Some images out of a memory-mapped file, which is fastest in the order of the file."""
+        different, back = np.unique(rows, return_inverse=True)
+        return torch.from_numpy(np.ascontiguousarray(seen[different][back])).to(self.device)
+
+    def describe(self, work: Array) -> str:
+        first = self.vocabulary.decode(self.captions.train.pairs.tokens[int(work[0])]) if len(work) else "none"
+        return f"{len(work)} captions, the first: {first!r}"
+
+    def _loss(self, batch: CaptionBatch) -> Loss:
+        reading = self.stepper.read(self.encoded(batch.seen), batch.target_in)
+        smoothing, words = self.recipe.objective.label_smoothing, batch.target_out.flatten()
+        total, nll = linear_cross_entropy(reading.readouts.flatten(0, 1), self.stepper.output, words, smoothing)
+        total = total + reading.penalty
+        if reading.log_prob.dim():
+            baseline: Tensor = self.stepper.baseline
+            advantage = baseline - nll
+            total = total - self.recipe.objective.reinforce * (advantage * reading.log_prob.flatten()).sum()
+            baseline.lerp_(nll.mean().to(baseline.dtype), 1 - _KEPT)
+        return Loss(total, len(words), {"cross-entropy": float(nll.sum())})
+
+    def encoded(self, seen: Tensor) -> Any:
+        """Features, or bytes that the encoder turns into them, ready to be looked at."""
+        return self.stepper.encode(self.stepper.features(seen) if seen.dtype == torch.uint8 else seen)
+
+    @property
+    def stepper(self) -> Any:
+        return self.model
+
+    # Judging
+
+    def validate(self) -> Validation:
+        count = min(self.recipe.decode.valid_sentences, len(self.captions.valid))
+        written = self._written("valid", count, search="greedy")
+        scores = score_captions([each.text for each in written], self.captions.valid.captions[:count])
+        metrics = {
+            "perplexity": self.perplexity("valid", count),
+            "bleu-4": scores.bleu[3],
+            "cider-d": scores.cider,
+            "exact": scores.exact,
+        }
+        samples = [f"{each.source} → {each.text}" for each in written[:3]]
+        return Validation(metrics, scores.bleu[3], samples)
+
+    def evaluate(self, split: SplitName = "test", **settings: Any) -> CaptionScores:
+        chosen = self.captions.split(split)
+        written = self._written(split, len(chosen), **settings)
+        scores = score_captions([each.text for each in written], chosen.captions)
+        scores = replace(scores, perplexity=self.perplexity(split, len(chosen)))
+        found = self.pointing(split)
+        return scores if found is None else replace(scores, **found._asdict())
+
+    @torch.no_grad()
+    def perplexity(self, split: SplitName, count: int) -> float:
+        """exp of the mean cross-entropy per word, the end included, of all references of the first images."""
+        self.model.eval()
+        pairs, total, words = self.captions.split(split).pairs, 0.0, 0
+        lengths = pairs.lengths[pairs.images < count]  # images stand in order, so these are the first pairs
+        for work in equal_length_batches(lengths, 256, seed=0, number=0):
+            batch = self._batch(pairs, self.seen(split), work)
+            reading = self.stepper.read(self.encoded(batch.seen), batch.target_in)
+            targets = batch.target_out.flatten()
+            total += float(linear_cross_entropy(reading.readouts.flatten(0, 1), self.stepper.output, targets)[0])
+            words += len(targets)
+        return float(np.exp(min(total / max(words, 1), 100.0)))
+
+    def pointing(self, split: SplitName) -> Pointing | None:
+        """How often a word looks at what it names, by the layer that does so best on the validation images."""
+        if self.captions.split(split).regions is None:
+            return None
+        chosen = self._pointed("valid", _REPLAYED)
+        if not chosen:
+            return None
+        best = max(chosen, key=lambda name: together(chosen[name]).pointing)
+        return together(self._pointed(split, len(self.captions.split(split)))[best])
+
+    @torch.no_grad()
+    def _pointed(self, split: SplitName, most: int) -> dict[str, list[Pointed]]:
+        """By attention module, heads averaged: where each object word of the first reference looked while that was written."""
+        self.model.eval()
+        images, found = self.captions.split(split), dict[str, list[Pointed]]()
+        assert images.regions is not None
+        for start in range(0, min(most, len(images)), 64):
+            rows = range(start, min(start + 64, most, len(images)))
+            words = self.vocabulary.encode_batch([images.captions[row][0] for row in rows])
+            longest = max(map(len, words))
+            given = torch.tensor([[BOS, *each, *[PAD] * (longest - len(each))] for each in words], device=self.device)
+            with record_attention(self.model, "decoder.*") as recorded:
+                self.stepper.read(self.encoded(self._rows(self.seen(split), rows)), given)
+            for name in (name for name in recorded if "self" not in name):
+                weights = recorded.joined(name)  # (B, T, K) or (B, H, T, K)
+                mean = (weights if weights.dim() == 3 else weights.mean(1)).cpu().numpy()
+                for place, row in enumerate(rows):
+                    own = pointed(mean[place], images.regions[row], *self.stepper.encoder.grid)
+                    found.setdefault(name, []).extend(own)
+        return found
+
+    def _written(self, split: SplitName, count: int, **settings: Any) -> list[Caption]:
+        """Captions of the first images of a split."""
+        size, names = self.recipe.decode.with_changes(settings).batch, self.captions.split(split).names
+        parts = (range(start, min(start + size, count)) for start in range(0, count, size))
+        rows = (self._rows(self.seen(split), part) for part in parts)
+        return self._write(rows, names[:count], settings)
+
+    # Predicting
+
+    def predict(self, inputs: Sequence[AnyImage], **settings: Any) -> list[Caption]:
+        """A caption of each image: a path, a PIL image, or an array of bytes (H, W) or (H, W, 3). Keywords replace `decode` settings."""
+        size = self.recipe.decode.with_changes(settings).batch
+        parts = (inputs[start : start + size] for start in range(0, len(inputs), size))
+        pictures = (torch.from_numpy(np.stack([self.picture(each) for each in part])) for part in parts)
+        return self._write(pictures, [name_of(each) for each in inputs], settings)
+
+    @torch.no_grad()
+    def _write(self, parts: Iterator[Tensor], names: Sequence[str], settings: dict[str, Any]) -> list[Caption]:
+        self.model.eval()
+        config, captions = self.recipe.decode.with_changes(settings), list[Caption]()
+        for seen in parts:
+            longest = torch.full((len(seen),), _LONGEST, device=self.device)
+            numbers = list(range(len(captions), len(captions) + len(seen)))
+            for hypotheses in generate(self.model, self.encoded(seen.to(self.device)), longest, config, None, numbers):
+                texts = [self.vocabulary.decode(hypothesis.tokens).strip() for hypothesis in hypotheses]
+                captions.append(Caption(names[len(captions)], texts[0], hypotheses, texts[1:]))
+        return captions
+
+    @torch.no_grad()
+    def given(self, source: AnyImage, text: str) -> Caption:
+        """A caption that somebody else wrote, as the model reads it, and how probable it is."""
+        self.model.eval()
+        tokens = self.vocabulary.encode(plain(text))
+        seen = torch.from_numpy(self.picture(source)).to(self.device)[None]
+        begin = torch.tensor([BOS], device=self.device)
+        scored = score_targets(self.stepper, self.encoded(seen), begin, *as_prefix([tokens]), eos=EOS)
+        return Caption(name_of(source), self.vocabulary.decode(tokens), scored, [])
+
+    def picture(self, source: AnyImage) -> Pixels:
+        """The image as the model gets it: bytes (3, rows, columns)."""
+        name = name_of(source)
+        if isinstance(source, Image.Image):
+            opened = copied(source, name)
+        elif isinstance(source, str | os.PathLike):
+            opened = open_file(Path(source), name)
+        else:
+            opened = from_array(source, name)
+        return decode(opened, self.shape, name)[0]
