@@ -372,6 +372,24 @@ def export(
     print(export_onnx(library.load(run), directory))
 
 
+@app.command(rich_help_panel=RUNS)
+def serve(
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="Directories that `saccade train` wrote.", show_default=False)
+    ],
+    host: Annotated[str, typer.Option(help="Where to listen; others than this machine need a token.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535)] = 8000,
+    token: Annotated[
+        str | None, typer.Option(help="Callers must know this.", envvar="SACCADE_TOKEN", show_default=False)
+    ] = None,
+    public: Annotated[bool, typer.Option("--public", help="Let everybody in who can reach the host.")] = False,
+) -> None:
+    """Open a page and an API for runs: type or drop something, see what it attends to."""
+    from saccade.serve.server import serve as open_server
+
+    open_server(runs, host=host, port=port, token=token, public=public)
+
+
 def _draw_confusion(scores: object, path: Path) -> None:
     from saccade.explain.confusion import save
     from saccade.tasks.class_scores import ClassScores

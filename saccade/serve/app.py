@@ -1,0 +1,285 @@
+"""The HTTP API and the page's files, as one ASGI application.
+
+Answers come from the worker's thread (worker.py), admission is the guard's (guard.py), what runs can do stands in served.py. A request
+never names a file: the page's files are read once, at start, and found by their whole name.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from importlib.resources import files
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response, StreamingResponse
+from starlette.exceptions import HTTPException
+
+from saccade import __version__
+from saccade.errors import UserError
+from saccade.serve.guard import Access, Guard
+from saccade.serve.limits import Limits
+from saccade.serve.messages import (
+    AlternativesQuestion,
+    CalculationQuestion,
+    Error,
+    FigureQuestion,
+    Health,
+    LookQuestion,
+    PredictQuestion,
+    Runs,
+    StreamQuestion,
+)
+from saccade.serve.metrics import Metrics
+from saccade.serve.served import Served
+from saccade.serve.translations import Stopped, TextRun
+from saccade.serve.worker import Busy, Worker
+
+_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+_REFUSALS: dict[int | str, dict[str, Any]] = {
+    status: {"model": Error, "description": meaning}
+    for status, meaning in {
+        400: "Not JSON, or cut short.",
+        401: "The token is missing or wrong.",
+        403: "Asked by a page of another site.",
+        404: "No such run or page.",
+        408: "The body did not arrive in time.",
+        413: "The body is too large.",
+        415: "The body is not called JSON.",
+        422: "Something in the question is wrong.",
+        429: "Too many requests of one client.",
+        503: "Too many requests wait, or the answer took too long.",
+    }.items()
+}
+_log = logging.getLogger("saccade.serve")
+
+
+class Answer(JSONResponse):
+    """JSON that can always be sent: half a surrogate pair in a client's text becomes a question mark, not a failure."""
+
+    def render(self, content: Any) -> bytes:
+        return as_json(content)
+
+
+class Asking:
+    """From a question to the answer of the right run, through the worker."""
+
+    def __init__(self, runs: Mapping[str, Served], limits: Limits, metrics: Metrics):
+        self.runs = runs
+        self.limits = limits
+        self.worker = Worker(limits.queue, limits.batch, metrics.batches.observe)
+
+    def run(self, question: Any) -> Served:
+        """The run that is meant, and the question checked against what it reads."""
+        name = question.run
+        if name is None and len(self.runs) == 1:
+            name = next(iter(self.runs))
+        if name not in self.runs:
+            names = ", ".join(self.runs)
+            raise HTTPException(404, f"there is no run called {str(name)[:80]!r} here: choose one of {names}")
+        self.runs[name].check(question)
+        return self.runs[name]
+
+    def text_run(self, question: Any) -> TextRun:
+        run = self.run(question)
+        if not isinstance(run, TextRun):
+            raise UserError(f"the run {run.name} reads pictures: this is for runs that read sentences")
+        return run
+
+    async def one(self, work: Callable[[Any], Any], question: Any) -> Any:
+        """An answer on its own."""
+        return await self.together(lambda questions: [work(each) for each in questions], question, None)
+
+    async def together(
+        self, work: Callable[[Sequence[Any]], Sequence[Any]], question: Any, kind: tuple[Any, ...] | None
+    ) -> Any:
+        """An answer in one batch with whatever of the same kind waits."""
+        future = self.worker.submit(work, question, self.limits.seconds, kind)
+        try:
+            return await asyncio.wait_for(asyncio.wrap_future(future), self.limits.seconds)
+        except asyncio.TimeoutError:
+            raise Busy(f"there was no answer within {self.limits.seconds:g} seconds: ask for less at a time") from None
+
+    async def lines(self, run: TextRun, question: StreamQuestion) -> AsyncIterator[bytes]:
+        """What a run tells while it writes, a line of JSON each. It stops when nobody listens any more."""
+        loop, told, left = asyncio.get_running_loop(), asyncio.Queue[dict[str, Any] | None](), False
+
+        def tell(message: dict[str, Any]) -> None:
+            if left:
+                raise Stopped
+            loop.call_soon_threadsafe(told.put_nowait, message)
+
+        def work(questions: Sequence[StreamQuestion]) -> list[None]:
+            try:
+                for each in questions:
+                    run.stream(each, tell)
+            except Stopped:
+                pass
+            except UserError as error:
+                loop.call_soon_threadsafe(told.put_nowait, {"error": str(error)})
+            except Exception:
+                _log.exception("a stream failed")
+                loop.call_soon_threadsafe(told.put_nowait, {"error": "something went wrong here; the log says what"})
+            finally:
+                loop.call_soon_threadsafe(told.put_nowait, None)
+            return [None] * len(questions)
+
+        self.worker.submit(work, question, self.limits.seconds)
+        try:
+            while (message := await asyncio.wait_for(told.get(), self.limits.seconds)) is not None:
+                yield as_json(message) + b"\n"
+        except asyncio.TimeoutError:
+            yield as_json({"error": "there was no answer in time: ask again in a moment"}) + b"\n"
+        finally:
+            left = True
+
+
+def create_app(runs: Mapping[str, Served], limits: Limits | None = None, access: Access | None = None) -> FastAPI:
+    limits, access = limits or Limits(), access or Access()
+    metrics = Metrics()
+    asking = Asking(runs, limits, metrics)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        await asyncio.to_thread(asking.worker.close)
+
+    app = FastAPI(
+        title="Saccade",
+        version=__version__,
+        description="Predictions of trained runs, and what they attended to.",
+        docs_url=None,  # FastAPI's own page loads its script from elsewhere; ours is static/docs.html
+        redoc_url=None,
+        lifespan=lifespan,
+        responses=_REFUSALS,
+        default_response_class=Answer,
+    )
+    _add_questions(app, asking)
+    _add_state(app, asking, metrics)
+    pages = _add_page(app)
+    _add_errors(app)
+    paths = [route.path for route in app.routes if hasattr(route, "path") and "{" not in route.path]
+    app.add_middleware(Guard, limits=limits, access=access, metrics=metrics, paths=[*paths, *pages])
+    return app
+
+
+def _add_questions(app: FastAPI, asking: Asking) -> None:
+    @app.post("/api/predict", summary="Translate a sentence, or name what is in a picture")
+    async def predict(question: PredictQuestion) -> Response:
+        run = asking.run(question)
+        settings = question.model_dump(exclude={"run", "text", "image", "prefix"})
+        kind = (run.name, *settings.items(), bool(question.prefix))
+        if question.search == "sample" or (question.temperature, question.top_k, question.top_p) != (None, None, None):
+            kind = (
+                *kind,
+                id(question),
+            )  # a sample depends on its place in the batch: always the first, so always the same
+        return Answer(await asking.together(run.predict, question, kind))
+
+    @app.post("/api/stream", summary="Translate greedily, word by word: a line of JSON for each")
+    async def stream(question: StreamQuestion) -> StreamingResponse:
+        run = asking.text_run(question)
+        lines = asking.lines(run, question)
+        first = await anext(lines)  # what can be refused is refused with its own status
+
+        async def all_lines() -> AsyncIterator[bytes]:
+            yield first
+            async for line in lines:
+                yield line
+
+        status = 422 if first.startswith(b'{"error"') else 200
+        return StreamingResponse(all_lines(), status, media_type="application/x-ndjson")
+
+    @app.post("/api/look", summary="What was attended to: maps of weights")
+    async def look(question: LookQuestion) -> Response:
+        run = asking.run(question)
+        return Response(await asking.one(lambda each: as_json(run.look(each)), question), media_type="application/json")
+
+    @app.post("/api/figure", summary="The same as a picture (PNG or SVG)")
+    async def figure(question: FigureQuestion) -> Response:
+        run = asking.run(question)
+        kind = {"png": "image/png", "svg": "image/svg+xml"}[question.format]
+        return Response(await asking.one(run.figure, question), media_type=kind)
+
+    @app.post("/api/alternatives", summary="What else could have stood in the place of a word")
+    async def alternatives(question: AlternativesQuestion) -> Response:
+        return Answer(await asking.one(asking.text_run(question).alternatives, question))
+
+    @app.post("/api/calculation", summary="How one attention weight came about")
+    async def calculation(question: CalculationQuestion) -> Response:
+        return Answer(await asking.one(asking.text_run(question).calculate, question))
+
+
+def _add_state(app: FastAPI, asking: Asking, metrics: Metrics) -> None:
+    infos = [run.info() for run in asking.runs.values()]
+    limits = {name: float(value) for name, value in asdict(asking.limits).items()}
+
+    @app.get("/api/runs", summary="What can be asked, with examples")
+    async def runs() -> Runs:
+        return Runs(runs=infos, limits=limits)
+
+    @app.get("/healthz", summary="Whether the server is up")
+    async def healthz() -> Health:
+        return Health(status="ok", runs=len(infos))
+
+    @app.get("/metrics", summary="Counters, in the text form of Prometheus", response_class=Response)
+    async def prometheus() -> Response:
+        return Response(metrics.text(lambda: asking.worker.waiting), media_type="text/plain; version=0.0.4")
+
+
+def _add_page(app: FastAPI) -> list[str]:
+    """Every file of the page under its own name, read now."""
+    paths = []
+    for file in files("saccade.serve").joinpath("static").iterdir():
+        ending = "." + file.name.rpartition(".")[2]
+        if ending not in _TYPES:
+            continue
+        page = {"index.html": "/", "docs.html": "/docs"}.get(file.name, f"/static/{file.name}")
+        app.add_api_route(
+            page, _file(file.read_bytes(), _TYPES[ending]), methods=["GET", "HEAD"], include_in_schema=False
+        )
+        paths.append(page)
+    return paths
+
+
+def _file(content: bytes, kind: str) -> Callable[[], Any]:
+    async def send() -> Response:
+        return Response(content, media_type=kind, headers={"cache-control": "no-cache"})
+
+    return send
+
+
+def _add_errors(app: FastAPI) -> None:
+    @app.exception_handler(UserError)
+    async def wrong(_: Request, error: UserError) -> Response:
+        return Answer({"error": str(error)}, 422)
+
+    @app.exception_handler(Busy)
+    async def busy(_: Request, error: Busy) -> Response:
+        return Answer({"error": str(error)}, 503, {"retry-after": "1"})
+
+    @app.exception_handler(HTTPException)
+    async def refused(request: Request, error: HTTPException) -> Response:
+        sentences = {
+            404: f"there is nothing at {request.url.path[:80]!r}: see /docs for what there is",
+            405: f"{request.method} is not for {request.url.path[:80]!r}: see /docs",
+            400: "the body is not JSON: see /docs for what to send",
+        }
+        standard = error.detail in ("Not Found", "Method Not Allowed") or error.status_code == 400
+        sentence = sentences.get(error.status_code, error.detail) if standard else error.detail
+        return Answer({"error": sentence}, error.status_code, error.headers)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(_: Request, error: RequestValidationError) -> Response:
+        first = error.errors()[0]
+        if first["type"] == "json_invalid":
+            return Answer({"error": "the body is not JSON: see /docs for what to send"}, 400)
+        place = ".".join(str(part) for part in first["loc"][1:]) or "the body"
+        return Answer({"error": f"`{place}` is wrong ({first['msg']}): see /docs for what is allowed"}, 422)
+
+
+def as_json(content: Any) -> bytes:
+    return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8", "replace")

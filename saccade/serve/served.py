@@ -1,0 +1,218 @@
+"""A trained run as the server shows it: what it reads, what it answers, examples to click.
+
+Everything here runs in the worker's thread. Pictures are always decoded from the request's bytes: a text is never taken for a path.
+"""
+
+import binascii
+import io
+from abc import ABC, abstractmethod
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+
+from saccade.attention import Attend, LocalSelfAttention2d
+from saccade.data.axes import Axis, Grid
+from saccade.data.image_decoding import open_image
+from saccade.data.scatter import scattered
+from saccade.errors import UserError
+from saccade.explain import glimpses, seeing
+from saccade.explain.maps import AttentionMap, labels
+from saccade.layers.windows import WindowAttention
+from saccade.models.glimpse import GlimpseNetwork
+from saccade.run import Run
+from saccade.serve.limits import Limits
+from saccade.serve.messages import FigureQuestion, LookQuestion, PredictQuestion, RunInfo
+
+_EXAMPLES = 6
+
+
+class Served(ABC):
+    """One run under its name."""
+
+    reads: Literal["text", "image"]
+
+    def __init__(self, name: str, run: Run, limits: Limits):
+        self.name = name
+        self.run = run
+        self.limits = limits
+
+    def info(self) -> RunInfo:
+        recipe = self.run.recipe
+        decode = recipe.decode.model_dump(mode="json") if hasattr(recipe, "decode") else {}
+        return RunInfo(
+            name=self.name,
+            task=recipe.task,
+            reads=self.reads,
+            model=recipe.model_module.__name__.rpartition(".")[2],
+            description=recipe.description,
+            attends=self.attends(),
+            examples=self.examples(),
+            decode=decode,
+        )
+
+    def attends(self) -> bool:
+        kinds = (Attend, LocalSelfAttention2d, WindowAttention, GlimpseNetwork)
+        return any(isinstance(module, kinds) for module in self.run.task.model.modules())
+
+    @abstractmethod
+    def check(self, question: Any) -> Any:
+        """What the question is about, or a UserError: quick, before it is queued."""
+
+    @abstractmethod
+    def examples(self) -> list[str]: ...
+
+    @abstractmethod
+    def predict(self, questions: Sequence[PredictQuestion]) -> list[dict[str, Any]]:
+        """Answers to questions that differ in their input (and prefix) only."""
+
+    @abstractmethod
+    def look(self, question: LookQuestion) -> dict[str, Any]: ...
+
+    @abstractmethod
+    def figure(self, question: FigureQuestion) -> bytes: ...
+
+    def shown(self, maps: Sequence[AttentionMap]) -> list[dict[str, Any]]:
+        """Maps as JSON with five digits: enough for eyes, a third of the bytes."""
+        count = sum(each.weights.size for each in maps)
+        if count > self.limits.weights:
+            raise UserError(
+                f"the answer would hold {count:,} weights, and {self.limits.weights:,} are allowed: "
+                f"name fewer attentions with `only`, such as {maps[-1].name}"
+            )
+        return [_shown(each) for each in maps]
+
+
+class ImageRun(Served):
+    """Pictures in, classes out, with the attention over the picture or the path of the glimpses."""
+
+    reads = "image"
+
+    def check(self, question: Any) -> None:
+        if question.text is not None or getattr(question, "image", None) is None:
+            raise UserError(
+                f"the run {self.name} reads pictures: give `image`, a picture file in base64, and no `text`"
+            )
+        self._picture(question.image)
+
+    def examples(self) -> list[str]:
+        task = self.run.task
+        held_out = task.images.valid
+        places = np.linspace(0, max(len(held_out) - 1, 0), min(_EXAMPLES, len(held_out))).astype(int)
+        return [_data_address(_framed(task, held_out.pixels[place])) for place in places]
+
+    def predict(self, questions: Sequence[PredictQuestion]) -> list[dict[str, Any]]:
+        pictures = [self._picture(str(question.image)) for question in questions]
+        answers = self.run.task.predict(pictures, best=questions[0].best)
+        return [{"run": self.name, "classes": answer.to_dict()["classes"]} for answer in answers]
+
+    def look(self, question: LookQuestion) -> dict[str, Any]:
+        task, picture = self.run.task, self._picture(str(question.image))
+        if isinstance(task.model, GlimpseNetwork):
+            path = glimpses.see(task, picture)
+            seen = np.clip(path.picture * 255, 0, 255).round().astype(np.uint8)
+            answer, maps = task.predict([picture])[0], [path.attention_map()]
+            extra = {"glimpses": path.to_dict()["glimpses"]}
+        elif not self.attends():
+            seen, answer, maps, extra = task.picture(picture).transpose(1, 2, 0), task.predict([picture])[0], [], {}
+        else:
+            sight = seeing.see(task, picture, question.pixel, question.only)
+            seen, answer, maps, extra = sight.picture, sight.answer, sight.maps, {}
+        rows, columns = seen.shape[:2]
+        shown = {"rows": rows, "columns": columns, "address": _data_address(seen)}
+        return {
+            "run": self.name,
+            "classes": answer.to_dict()["classes"],
+            "picture": shown,
+            "maps": self.shown(maps),
+            **extra,
+        }
+
+    def figure(self, question: FigureQuestion) -> bytes:
+        from saccade.explain import glimpse_figure, overlay  # matplotlib takes a second to load
+
+        task, picture = self.run.task, self._picture(str(question.image))
+        if isinstance(task.model, GlimpseNetwork):
+            path = glimpses.see(task, picture)
+            return (glimpse_figure.png if question.format == "png" else glimpse_figure.svg)(path)
+        sight = seeing.see(task, picture, question.pixel, question.only)
+        return (overlay.png if question.format == "png" else overlay.svg)(sight)
+
+    def _picture(self, encoded: str) -> Image.Image:
+        """The picture, its size checked before a pixel is decoded."""
+        _, comma, after = encoded.partition(",")
+        try:
+            content = b64decode(after if comma and encoded.startswith("data:") else encoded, validate=True)
+        except (binascii.Error, ValueError):
+            raise UserError("`image` is not base64: encode the bytes of a picture file, such as a PNG") from None
+        picture = open_image(content, "the picture")
+        columns, rows = picture.size
+        if columns * rows > self.limits.pixels:
+            raise UserError(
+                f"the picture has {columns} × {rows} pixels, and {self.limits.pixels:,} in all are allowed: make it smaller"
+            )
+        return picture
+
+
+def open_runs(paths: Sequence[Path], limits: Limits) -> dict[str, Served]:
+    """Every run under the name of its directory; a second one of the same name gets a number."""
+    from saccade.serve.translations import TextRun
+
+    kinds: dict[str, Callable[[str, Run, Limits], Served]] = {"translation": TextRun, "classify": ImageRun}
+    runs: dict[str, Served] = {}
+    for path in paths:
+        run = Run(path)
+        if run.recipe.task not in kinds:
+            raise UserError(
+                f"{path} is a run of the task {run.recipe.task}, which has no page yet: serve runs of {' or '.join(kinds)}"
+            )
+        base = run.path.resolve().name
+        name, number = base, 2
+        while name in runs:
+            name, number = f"{base}-{number}", number + 1
+        runs[name] = kinds[run.recipe.task](name, run, limits)
+    return runs
+
+
+def map_figure(maps: Sequence[AttentionMap], question: FigureQuestion, title: str) -> bytes:
+    """Maps of words as a picture, one head of each if one is named."""
+    from saccade.explain import figures
+
+    chosen = [each if question.head is None else each.head(question.head) for each in maps]
+    return (figures.png if question.format == "png" else figures.svg)(chosen, title)
+
+
+def _shown(attention: AttentionMap) -> dict[str, Any]:
+    queries, keys = attention.axis_titles()
+    return {
+        "name": attention.name,
+        "queries": _axis(attention.queries),
+        "keys": _axis(attention.keys),
+        "label": attention.label,
+        "query_title": queries,
+        "key_title": keys,
+        "weights": attention.weights.astype(float).round(5).tolist(),
+    }
+
+
+def _axis(axis: Axis) -> dict[str, Any]:
+    grid = {"rows": axis.rows, "columns": axis.columns, "extra": len(axis.extra)} if isinstance(axis, Grid) else {}
+    return {"labels": labels(axis), **grid}
+
+
+def _framed(task: Any, pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """A held-out image (C, H, W) as the model would get it, (H, W, C)."""
+    frames = scattered(torch.tensor(pixels)[None], task.recipe.data.scatter, torch.Generator().manual_seed(0))
+    return frames[0].permute(1, 2, 0).byte().numpy()
+
+
+def _data_address(pixels: NDArray[np.uint8]) -> str:
+    """Pixels (H, W), (H, W, 1) or (H, W, 3) as a PNG in a data: address."""
+    written = io.BytesIO()
+    Image.fromarray(pixels[..., 0] if pixels.ndim == 3 and pixels.shape[2] == 1 else pixels).save(written, "PNG")
+    return "data:image/png;base64," + b64encode(written.getvalue()).decode()

@@ -1,0 +1,51 @@
+// The API's own description, read from openapi.json and laid out: paths, fields, answers, and a command to try.
+
+import {byId, element} from "./dom.js";
+import {startTheme} from "./theme.js";
+
+const described = await (await fetch("/openapi.json")).json();
+const schemas = described.components.schemas;
+const resolve = (schema) => schema?.$ref ? schemas[schema.$ref.split("/").at(-1)] : schema;
+
+function kindOf(schema) {
+  if (schema.$ref) return schema.$ref.split("/").at(-1);
+  if (schema.anyOf) return schema.anyOf.map(kindOf).join(" or ");
+  if (schema.enum) return schema.enum.map((each) => JSON.stringify(each)).join(", ");
+  if (schema.type === "array") return `list of ${schema.items ? kindOf(schema.items) : "values"}`;
+  return schema.type ?? "anything";
+}
+
+function rangeOf(schema) {
+  const inner = schema.anyOf?.[0] ?? schema;
+  const least = inner.minimum ?? inner.exclusiveMinimum, most = inner.maximum ?? inner.exclusiveMaximum;
+  return least === undefined && most === undefined ? "" : `${least ?? "…"} to ${most ?? "…"}`;
+}
+
+function table(schema) {
+  const needed = new Set(schema.required ?? []);
+  const rows = Object.entries(schema.properties ?? {}).map(([name, field]) => {
+    const standard = needed.has(name) ? "required" : field.default === undefined || field.default === null ? "" : JSON.stringify(field.default);
+    const cells = [element("code", {textContent: name}), kindOf(field), rangeOf(field), standard, field.description ?? ""];
+    return element("tr", {}, ...cells.map((cell) => element("td", {}, cell)));
+  });
+  const head = ["field", "kind", "range", "default", "meaning"].map((textContent) => element("th", {scope: "col", textContent}));
+  return element("table", {}, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows));
+}
+
+function operation(path, method, about) {
+  const asked = resolve(about.requestBody?.content["application/json"]?.schema);
+  const parts = [element("h2", {}, element("span", {className: "method", textContent: method.toUpperCase()}), " ", element("code", {textContent: path})),
+    element("p", {textContent: about.summary ?? ""})];
+  if (asked) {
+    const example = Object.fromEntries((asked.required ?? ["text"]).map((name) => [name, asked.properties[name]?.type === "integer" ? 0 : "…"]));
+    parts.push(table(asked), element("pre", {textContent: `curl ${location.origin}${path} -H 'Content-Type: application/json' -d '${JSON.stringify(example)}'`}));
+  } else parts.push(element("pre", {textContent: `curl ${location.origin}${path}`}));
+  const answers = Object.entries(about.responses).map(([status, each]) => `${status} ${each.description}`).join(" · ");
+  parts.push(element("p", {className: "quiet", textContent: answers}));
+  return element("section", {}, ...parts);
+}
+
+startTheme(null);
+const sections = Object.entries(described.paths).flatMap(([path, methods]) =>
+  Object.entries(methods).map(([method, about]) => operation(path, method, about)));
+byId("docs").replaceChildren(element("p", {textContent: `${described.info.title} ${described.info.version}. ${described.info.description} Errors are JSON with one sentence under "error".`}), ...sections);

@@ -1,0 +1,187 @@
+// A run that names pictures: class probabilities, and the attention over the picture, or the path of its glimpses.
+
+import {ask, figure} from "./api.js";
+import {digits, element, option, save, share} from "./dom.js";
+
+const SIDE = 448;
+
+export class PicturePanel {
+  constructor(run, state, changed, failed) {
+    Object.assign(this, {run, state, changed, failed});
+    this.canvas = element("canvas", {width: SIDE, height: SIDE, role: "img"});
+    this.classes = element("ol", {className: "classes", "aria-label": "Classes"});
+    this.map = element("select", {onchange: () => { state.map = this.map.value; changed(); this.showMap(); }});
+    this.head = element("select", {onchange: () => { state.head = this.head.value; changed(); this.paint(); }});
+    this.strength = element("input", {type: "range", min: 0, max: 100, value: 75, oninput: () => this.paint()});
+    this.glimpse = element("input", {type: "range", min: 1, oninput: () => { this.stop(); this.paint(); }});
+    this.play = element("button", {type: "button", textContent: "Play", onclick: () => this.toggle()});
+    this.status = element("p", {className: "status", role: "status"});
+    const label = (text, inside) => element("label", {}, text, inside);
+    this.controls = element("div", {className: "controls"}, label("Attention", this.map), label("Head", this.head),
+      label("Overlay", this.strength), label("Glimpse", this.glimpse), this.play);
+    const downloads = ["png", "svg", "json"].map((kind) => element("button",
+      {type: "button", textContent: kind.toUpperCase(), onclick: () => this.download(kind)}));
+    this.result = element("div", {hidden: true}, this.controls, this.status,
+      element("div", {className: "seen"}, element("div", {className: "frame"}, this.canvas), this.classes),
+      element("div", {className: "downloads"}, element("span", {className: "quiet", textContent: "Download"}), ...downloads));
+    this.root = element("article", {className: "panel", "aria-label": run.name},
+      element("div", {className: "title"}, element("h2", {textContent: run.name}), element("span", {className: "quiet", textContent: run.description || run.model})),
+      this.result);
+    this.canvas.addEventListener("pointermove", (event) => this.pointed(event));
+    this.canvas.addEventListener("click", (event) => this.clicked(event));
+  }
+
+  async look(image, pixel = null) {
+    this.stop();
+    this.root.classList.add("busy");
+    try {
+      const question = {run: this.run.name, image, ...(pixel ? {pixel} : {})};
+      this.seen = await ask("look", question);
+      Object.assign(this, {image, pixel});
+      this.picture = new Image();
+      this.picture.src = this.seen.picture.address;
+      await this.picture.decode();
+      this.result.hidden = false;
+      this.showMaps();
+    } finally {
+      this.root.classList.remove("busy");
+    }
+  }
+
+  showMaps() {
+    const {maps, picture, glimpses} = this.seen;
+    this.canvas.height = Math.round(SIDE * picture.rows / picture.columns);
+    const names = maps.map((each) => each.name), wanted = names.includes(this.state.map) ? this.state.map : names[0];
+    this.map.replaceChildren(...maps.map((each) => option(each.name, each.label, each.name === wanted)));
+    this.map.parentElement.hidden = maps.length < 2;
+    this.glimpse.parentElement.hidden = this.play.hidden = !glimpses;
+    this.strength.parentElement.hidden = Boolean(glimpses) || !maps.length;
+    if (glimpses) {
+      this.glimpse.max = glimpses.length;
+      this.glimpse.value = glimpses.length;
+    }
+    this.showMap();
+  }
+
+  showMap() {
+    this.current = this.seen.maps.find((each) => each.name === this.map.value) ?? this.seen.maps[0];
+    const heads = this.current?.weights.length ?? 1;
+    this.head.replaceChildren(option("average", `average of ${heads}`), ...Array.from({length: heads}, (_, head) => option(String(head), String(head))));
+    this.head.value = Number(this.state.head) < heads ? this.state.head : "average";
+    this.head.parentElement.hidden = heads === 1;
+    this.paint();
+    this.say();
+  }
+
+  // The weights of the cells of the picture, without those of tokens that are no cell.
+  cells() {
+    const {weights, keys} = this.current, row = this.seen.glimpses ? Number(this.glimpse.value) - 1 : 0;
+    const heads = this.head.value === "average" ? weights : [weights[Number(this.head.value)]];
+    return heads[0][row].map((_, key) => heads.reduce((sum, head) => sum + head[row][key], 0) / heads.length).slice(keys.extra);
+  }
+
+  paint() {
+    const context = this.canvas.getContext("2d"), {width, height} = this.canvas;
+    context.imageSmoothingEnabled = this.seen.picture.columns > 100;
+    context.drawImage(this.picture, 0, 0, width, height);
+    if (this.seen.glimpses) this.paintGlimpses(context, width, height);
+    else if (this.current) this.paintWeights(context, width, height);
+    this.showClasses();
+    const best = this.seen.classes[0];
+    this.canvas.setAttribute("aria-label", `The picture as the model sees it, taken for ${best.class}, with the places it looked at brightened`);
+  }
+
+  // Where little was looked, the picture is dark; where much was, it is as it is and tinted warm.
+  paintWeights(context, width, height) {
+    const {rows, columns} = this.current.keys, weights = this.cells(), peak = Math.max(...weights, 1e-9), strength = this.strength.value / 100;
+    const wide = width / columns, high = height / rows;
+    weights.forEach((weight, cell) => {
+      const part = weight / peak, x = (cell % columns) * wide, y = Math.floor(cell / columns) * high;
+      context.fillStyle = `rgb(8 12 30 / ${strength * (1 - part) * .85})`;
+      context.fillRect(x, y, wide + .5, high + .5);
+      context.fillStyle = `rgb(255 170 40 / ${strength * part * .5})`;
+      context.fillRect(x, y, wide + .5, high + .5);
+    });
+    if (this.pixel) {
+      const {rows: tall, columns: broad} = this.seen.picture;
+      context.strokeStyle = "#ff3b6b";
+      context.lineWidth = 3;
+      context.strokeRect(this.pixel[1] * width / broad, this.pixel[0] * height / tall, Math.max(6, width / broad), Math.max(6, height / tall));
+    }
+  }
+
+  paintGlimpses(context, width, height) {
+    const {glimpses, picture} = this.seen, count = Number(this.glimpse.value), x = width / picture.columns, y = height / picture.rows;
+    const middle = (glimpse) => { const {row, column, side} = glimpse.windows[0]; return [(column + side / 2) * x, (row + side / 2) * y]; };
+    context.lineWidth = 3;
+    context.strokeStyle = "rgb(255 170 40 / .8)";
+    context.beginPath();
+    glimpses.slice(0, count).forEach((glimpse, place) => context[place ? "lineTo" : "moveTo"](...middle(glimpse)));
+    context.stroke();
+    glimpses.slice(0, count).forEach((glimpse, place) => {
+      context.strokeStyle = place === count - 1 ? "#ff3b6b" : "rgb(255 170 40 / .55)";
+      glimpse.windows.forEach(({row, column, side}) => context.strokeRect(column * x, row * y, side * x, side * y));
+    });
+  }
+
+  showClasses() {
+    let classes = this.seen.classes;
+    if (this.seen.glimpses) {
+      const now = this.seen.glimpses[Number(this.glimpse.value) - 1].probabilities;
+      classes = Object.entries(now).map(([name, probability]) => ({class: name, probability})).sort((a, b) => b.probability - a.probability);
+    }
+    this.classes.replaceChildren(...classes.slice(0, 10).map((each) => element("li", {},
+      element("span", {textContent: each.class, dir: "auto"}), element("span", {}, element("i", {"--probability": each.probability})),
+      element("span", {className: "number", textContent: share(each.probability)}))));
+  }
+
+  say(cell = null) {
+    if (!this.current) return this.status.replaceChildren("This model has no attention: nothing to look at but its answer.");
+    const {keys, queries} = this.current;
+    if (this.seen.glimpses) return this.status.replaceChildren("Each frame is a glimpse, the bars what the model believed after it.");
+    if (cell === null) return this.status.replaceChildren(`Where ${queries.labels[0]} looks. Click the picture to see where that place looks.`);
+    this.status.replaceChildren(`${keys.labels[keys.extra + cell]}: weight ${digits(this.cells()[cell], 3)}`);
+  }
+
+  place(event, rows, columns) {
+    const box = this.canvas.getBoundingClientRect(), within = (part, count) => Math.min(count - 1, Math.max(0, Math.floor(part * count)));
+    return [within((event.clientY - box.top) / box.height, rows), within((event.clientX - box.left) / box.width, columns)];
+  }
+
+  pointed(event) {
+    if (!this.current || this.seen.glimpses) return;
+    const {rows, columns} = this.current.keys, [row, column] = this.place(event, rows, columns);
+    this.say(row * columns + column);
+  }
+
+  clicked(event) {
+    if (!this.current || this.seen.glimpses) return;
+    const {rows, columns} = this.seen.picture;
+    this.look(this.image, this.place(event, rows, columns)).catch(this.failed);
+  }
+
+  toggle() {
+    if (this.timer) return this.stop();
+    this.play.textContent = "Stop";
+    this.glimpse.value = 1;
+    this.paint();
+    this.timer = setInterval(() => {
+      if (Number(this.glimpse.value) === Number(this.glimpse.max)) return this.stop();
+      this.glimpse.value = Number(this.glimpse.value) + 1;
+      this.paint();
+    }, 700);
+  }
+
+  stop() {
+    clearInterval(this.timer);
+    this.timer = null;
+    this.play.textContent = "Play";
+  }
+
+  async download(kind) {
+    const name = `attention-${this.run.name}`;
+    if (kind === "json") return save(new Blob([JSON.stringify(this.seen)], {type: "application/json"}), `${name}.json`);
+    const question = {run: this.run.name, image: this.image, format: kind, ...(this.pixel ? {pixel: this.pixel} : {})};
+    await figure(question).then((blob) => save(blob, `${name}.${kind}`), this.failed);
+  }
+}

@@ -1,0 +1,119 @@
+import asyncio
+import io
+import socket
+import threading
+import time
+from base64 import b64encode
+
+import pytest
+from PIL import Image
+
+from saccade.serve.limits import Limits
+
+NOUNS = {
+    "cats": "chats",
+    "dogs": "chiens",
+    "books": "livres",
+    "friends": "amis",
+    "neighbours": "voisins",
+    "farmers": "fermiers",
+}
+VERBS = {
+    "sleep": "dorment",
+    "read": "lisent",
+    "arrive": "arrivent",
+    "wait": "attendent",
+    "fall": "tombent",
+    "speak": "parlent",
+}
+WHEN = {"": "", " today": " aujourd'hui", " every day": " chaque jour", " often": " souvent"}
+TRANSFORMER = [
+    "data.vocabulary=300",
+    "model.size=tiny",
+    "model.layers=2",
+    "model.width=32",
+    "model.heads=2",
+    "model.feed_forward=32",
+]
+TRANSFORMER += [
+    "train.steps=60",
+    "train.warmup=5",
+    "train.rate=0.01",
+    "train.validate_every=60",
+    "train.checkpoint_every=60",
+]
+TRANSFORMER += [
+    "train.threads=1",
+    "train.precision=fp32",
+    "train.average=0",
+    "decode.valid_sentences=3",
+    "decode.longest=40",
+]
+PICTURES = ["train.steps=4", "train.validate_every=4", "train.threads=1", "train.precision=fp32", "model.width=16"]
+
+
+@pytest.fixture(scope="session")
+def word_run(tmp_path_factory):
+    """A Transformer that learned a few sentences, in pieces of words, for some seconds."""
+    from saccade.training.start import train
+
+    folder = tmp_path_factory.mktemp("runs")
+    pairs = [
+        (f"The {noun} {verb}{when}.", f"Les {NOUNS[noun]} {VERBS[verb]}{WHEN[when]}.")
+        for noun in NOUNS
+        for verb in VERBS
+        for when in WHEN
+    ]
+    (folder / "english").write_text("\n".join(source for source, _ in pairs), encoding="utf-8")
+    (folder / "french").write_text("\n".join(target for _, target in pairs), encoding="utf-8")
+    files = [f"data.source={folder / 'english'}", f"data.target={folder / 'french'}"]
+    return train("translation", [*files, *TRANSFORMER], folder / "words")
+
+
+@pytest.fixture(scope="session")
+def picture_run(tmp_path_factory):
+    from saccade.training.start import train
+
+    return train("digits-vit", PICTURES, tmp_path_factory.mktemp("runs") / "pictures")
+
+
+@pytest.fixture(scope="session")
+def opened(tiny_run, word_run, picture_run):
+    from saccade.serve.served import open_runs
+
+    return open_runs([tiny_run, word_run, picture_run], Limits())
+
+
+@pytest.fixture(scope="session")
+def client(opened):
+    pytest.importorskip("fastapi", reason="fastapi is not installed (pip install 'saccade[serve]')")
+    from fastapi.testclient import TestClient
+
+    from saccade.serve.app import create_app
+
+    with TestClient(create_app(opened), base_url="http://127.0.0.1", raise_server_exceptions=False) as asking:
+        yield asking
+
+
+@pytest.fixture(scope="session")
+def address(opened):
+    """A real server on a free port of this machine."""
+    uvicorn = pytest.importorskip("uvicorn", reason="uvicorn is not installed (pip install 'saccade[serve]')")
+    from saccade.serve.app import create_app
+
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        server = uvicorn.Server(uvicorn.Config(create_app(opened), log_level="warning", access_log=False))
+        thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listening])), daemon=True)
+        thread.start()
+        while not server.started:
+            time.sleep(0.02)
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        server.should_exit = True
+        thread.join(20)
+
+
+def picture(rows: int = 8, columns: int = 8, kind: str = "PNG") -> str:
+    written = io.BytesIO()
+    Image.linear_gradient("L").resize((columns, rows)).save(written, kind)
+    return b64encode(written.getvalue()).decode()

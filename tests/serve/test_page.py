@@ -1,0 +1,288 @@
+"""The page in a real browser. Debian: `apt-get install chromium`; nothing is downloaded by playwright itself."""
+
+import io
+import json
+import re
+import shutil
+from urllib.parse import quote
+
+import pytest
+from PIL import Image
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+SENTENCE = "The cats sleep."
+
+
+@pytest.fixture(scope="module")
+def browser():
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="playwright is not installed (pip install playwright)"
+    )
+    if CHROMIUM is None:
+        pytest.skip("no chromium on this machine (apt-get install chromium)")
+    arguments = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+    with playwright.sync_playwright() as driver:
+        running = driver.chromium.launch(executable_path=CHROMIUM, args=arguments)
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def visit(browser, address):
+    """Open the page at a width, and fail on any error, console message or request that leaves the server."""
+    contexts, complaints, requests = [], [], []
+
+    def open_page(link="", width=1200, **options):
+        context = browser.new_context(viewport={"width": width, "height": 900}, **options)
+        contexts.append(context)
+        tab = context.new_page()
+        tab.set_default_timeout(15000)
+        tab.on("console", lambda message: complaints.append(message.text))
+        tab.on("pageerror", lambda error: complaints.append(str(error)))
+        tab.on("request", lambda request: requests.append(request.url))
+        tab.goto(f"{address}/{link}")
+        tab.locator("#run option").first.wait_for(state="attached")
+        return tab
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert complaints == []
+    assert all(url.startswith((address, "data:", "blob:")) for url in requests)
+
+
+def link(**state):
+    return "#" + "&".join(f"{name}={quote(value)}" for name, value in state.items())
+
+
+def translated(visit, run="words", text=SENTENCE, width=1200, more=None, **options):
+    tab = visit(link(run=run, text=text, **(more or {})), width, **options)
+    tab.locator(".matrix").first.wait_for()
+    return tab
+
+
+def numbers(tab, kind):
+    return tab.locator(f"[data-kind={kind}] .number").all_inner_texts()
+
+
+def cells(tab):
+    return tab.locator("td.cell button").all_inner_texts()
+
+
+def test_typing_a_sentence_shows_its_translation_with_probabilities_and_other_ones(visit, address):
+    tab = visit(link(run="words"))
+    tab.get_by_label("Sentence").fill(SENTENCE)
+    tab.keyboard.press("Enter")
+    tab.locator(".matrix").wait_for()
+    answer = tab.request.post(f"{address}/api/predict", data={"run": "words", "text": SENTENCE, "best": 5}).json()
+    shown = tab.get_by_role("group", name="Translation").locator("button")
+    assert shown.count() >= 1
+    assert re.match(r"probability (\d|<)", shown.first.get_attribute("title"))
+    tab.get_by_text("Other translations").click()
+    listed = tab.locator(".nbest button span:last-child").all_inner_texts()
+    assert len(listed) == len(answer["translations"]) == 5
+    tab.locator(".nbest button").nth(1).click()
+    tab.locator(".nbest button[aria-current=true]").nth(0).wait_for()
+    assert "text=The+cats+sleep." in tab.url
+
+
+def test_hovering_on_either_side_lights_the_partners(visit, address):
+    tab = translated(visit)
+    tab.locator("[data-kind=query][data-index='0']").hover()
+    assert "looks at:" in tab.get_by_role("status").inner_text()
+    shown = [float(number or 0) for number in numbers(tab, "key")]
+    row = [float(number) for number in cells(tab)[: len(shown)]]
+    assert shown == pytest.approx(row, abs=0.006)
+    tab.locator("[data-kind=key][data-index='1']").hover()
+    assert "is looked at by:" in tab.get_by_role("status").inner_text()
+    assert any(numbers(tab, "query"))
+
+
+def test_another_head_and_another_layer_change_the_numbers_and_the_link(visit):
+    tab = translated(visit)
+    average = cells(tab)
+    tab.get_by_label("Head").select_option("1")
+    head = cells(tab)
+    assert head != average
+    tab.get_by_label(re.compile("^Attention")).select_option("decoder.layers.0.cross_attention")
+    assert cells(tab) != head
+    again = visit(tab.url.partition("/#")[1][1:] + tab.url.partition("/#")[2])
+    again.locator(".matrix").wait_for()
+    assert cells(again) == cells(tab)
+
+
+@pytest.mark.slow
+def test_the_models_own_tokens_are_one_choice_away(visit):
+    tab = translated(visit)
+    words = tab.locator("[data-kind=key]").count()
+    with tab.expect_response("**/api/look"):
+        tab.get_by_label("Shown as").select_option("pieces")
+    tab.locator(f"[data-kind=key][data-index='{words}']").wait_for()
+
+
+def test_scrubbing_shows_one_step_after_another(visit):
+    tab = translated(visit, "tiny", "1 2 3 4 5")
+    tab.get_by_label("Step").focus()
+    tab.keyboard.press("Home")
+    assert tab.locator("tr.unwritten").count() == tab.locator(".matrix tbody tr").count() - 1
+    tab.keyboard.press("ArrowRight")
+    tab.keyboard.press("ArrowRight")
+    assert tab.locator("tr.unwritten").count() == tab.locator(".matrix tbody tr").count() - 2
+    assert tab.locator(".answer .unwritten").count() == tab.locator(".answer button").count() - 2
+    tab.keyboard.press("End")
+    assert tab.locator(".unwritten").count() == 0
+
+
+def test_two_runs_stand_side_by_side_on_the_same_sentence(visit):
+    tab = translated(visit)
+    tab.get_by_label("beside").select_option("tiny")
+    tab.locator(".matrix").nth(1).wait_for()
+    left, right = (panel.bounding_box() for panel in tab.locator(".panel").all())
+    assert left["y"] == right["y"]
+    assert right["x"] > left["x"] + left["width"] - 1
+    assert "with=tiny" in tab.url
+
+
+def test_forcing_an_alternative_translates_the_rest_anew(visit):
+    tab = translated(visit)
+    tab.locator(".answer button").nth(0).click()
+    offered = tab.get_by_role("dialog", name="Alternatives").locator("li button")
+    offered.nth(2).wait_for()
+    assert "%" in offered.nth(2).inner_text()
+    word = offered.nth(2).locator("span").first.inner_text()
+    with tab.expect_response("**/api/predict") as asked:
+        offered.nth(2).click()
+    assert asked.value.request.post_data_json["prefix"] == word
+    assert all(each["text"].startswith(word) for each in asked.value.json()["translations"])
+    tab.locator(".answer .forced").wait_for()
+    assert "prefix=" in tab.url
+    tab.locator(".answer button").nth(0).click()
+    offered.first.wait_for()
+    tab.keyboard.press("Escape")
+    assert not tab.get_by_role("dialog", name="Alternatives").is_visible()
+
+
+@pytest.mark.parametrize(
+    ("run", "text", "equation"), [("words", SENTENCE, "sᵀ h / √n"), ("tiny", "1 2 3", "vᵀ tanh(W [s; h])")]
+)
+def test_a_cell_opens_the_calculation_of_its_weight(visit, run, text, equation):
+    tab = translated(visit, run, text)
+    if run == "words":
+        tab.get_by_label("Head").select_option("1")
+    cell = tab.locator("td.cell[data-query='0'][data-key='1'] button")
+    weight = float(cell.inner_text())
+    cell.click()
+    dialog = tab.get_by_role("dialog", name=re.compile("How .* came to look at"))
+    dialog.wait_for()
+    assert equation in dialog.inner_text()
+    if run == "tiny":
+        assert float(dialog.locator("tr.chosen td").nth(3).inner_text()) == pytest.approx(weight, abs=0.006)
+    dialog.locator(".softmax tbody button").nth(0).click()
+    dialog.locator(".softmax tbody tr:first-child.chosen").wait_for()
+    tab.keyboard.press("Escape")
+    assert not dialog.is_visible()
+
+
+def test_a_dropped_picture_gets_classes_and_an_overlay(visit, tmp_path):
+    tab = visit(link(run="pictures"))
+    written = io.BytesIO()
+    Image.linear_gradient("L").resize((8, 8)).save(written, "PNG")
+    make = (
+        "bytes => { const all = new DataTransfer(), file = new File([new Uint8Array(bytes)], 'a.png', {type: 'image/png'});"
+        "all.items.add(file); return all; }"
+    )
+    transfer = tab.evaluate_handle(make, list(written.getvalue()))
+    tab.dispatch_event("#drop", "drop", {"dataTransfer": transfer})
+    tab.locator(".classes li").nth(9).wait_for()
+    pixels = "canvas => canvas.toDataURL()"
+    before = tab.locator("canvas").evaluate(pixels)
+    tab.get_by_label(re.compile("^Attention")).select_option(index=1)
+    assert tab.locator("canvas").evaluate(pixels) != before
+    with tab.expect_response("**/api/look") as asked:
+        tab.locator("canvas").click(position={"x": 5, "y": 5})
+    assert asked.value.request.post_data_json["pixel"] == [0, 0]
+    tab.locator("canvas").hover(position={"x": 60, "y": 60})
+    assert "weight" in tab.get_by_role("status").inner_text()
+
+
+@pytest.mark.slow
+def test_an_example_picture_is_one_click(visit):
+    tab = visit(link(run="pictures"))
+    tab.get_by_role("button", name="Example 2").click()
+    tab.locator(".classes li").nth(9).wait_for()
+
+
+def test_what_is_wrong_is_said_on_the_page(visit):
+    tab = visit(link(run="words"))
+    tab.get_by_role("button", name="Translate").click()
+    assert tab.get_by_role("alert").inner_text() == "Type a sentence first."
+
+
+@pytest.mark.slow
+def test_downloads_are_files_of_their_kind(visit):
+    tab = translated(visit)
+    for kind, start in (("PNG", b"\x89PNG"), ("SVG", b"<?xml"), ("JSON", b"{")):
+        with tab.expect_download() as download:
+            tab.get_by_role("button", name=kind).click()
+        content = download.value.path().read_bytes()
+        assert content.startswith(start)
+        assert download.value.suggested_filename == f"attention-words.{kind.lower()}"
+    assert json.loads(content)["source"] == SENTENCE
+
+
+@pytest.mark.slow
+def test_the_keyboard_reaches_words_and_cells(visit):
+    tab = translated(visit)
+    focused = "[document.activeElement.dataset.kind, document.activeElement.dataset.index]"
+    tab.locator("[data-kind=key][data-index='0']").focus()
+    tab.keyboard.press("ArrowRight")
+    inside = tab.evaluate(focused)
+    if inside == ["key", "0"]:  # long outputs stand in columns
+        tab.keyboard.press("ArrowDown")
+        inside = tab.evaluate(focused)
+    assert inside[1] == "1" or inside[0] == "query"
+    tab.locator("td.cell button").first.focus()
+    tab.keyboard.press("ArrowRight")
+    tab.keyboard.press("Enter")
+    tab.get_by_role("dialog", name=re.compile("How .* came to look at")).wait_for()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [1200, 390, 320])
+def test_the_page_itself_never_scrolls_sideways(visit, width):
+    tab = translated(visit, width=width, more={"with": "tiny"})
+    tab.locator(".matrix").nth(1).wait_for()
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    if width >= 390:  # on narrower screens the table of the calculation scrolls within its dialog
+        tab.locator("td.cell button").first.click()
+        tab.locator("dialog[open]").wait_for()
+        assert tab.evaluate("(box => box.scrollWidth <= box.clientWidth + 1)(document.querySelector('dialog'))")
+
+
+def test_dark_and_light_follow_the_reader_and_can_be_chosen(visit):
+    colour = "getComputedStyle(document.body).backgroundColor"
+    tab = visit(color_scheme="dark")
+    assert tab.evaluate(colour) == "rgb(16, 20, 26)"
+    tab.get_by_role("button", name="Theme: auto").click()
+    assert tab.evaluate(colour) == "rgb(246, 248, 251)"
+    tab.get_by_role("button", name="Theme: light").click()
+    assert tab.evaluate(colour) == "rgb(16, 20, 26)"
+
+
+@pytest.mark.slow
+def test_hostile_words_are_shown_as_they_are(visit):
+    attack = "<img src=x onerror=alert(1)> cats"
+    tab = translated(visit, text=attack)
+    assert tab.locator("#panels img").count() == 0
+    assert tab.get_by_label("Sentence").input_value() == attack
+
+
+def test_the_description_of_the_api_is_laid_out_without_help_from_outside(browser, address):
+    tab = browser.new_page()
+    said = []
+    tab.on("console", lambda message: said.append(message.text))
+    tab.goto(f"{address}/docs")
+    tab.get_by_text("/api/predict").first.wait_for()
+    assert tab.locator("section").count() >= 8
+    assert said == []
+    tab.close()
