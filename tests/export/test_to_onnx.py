@@ -114,10 +114,10 @@ def test_every_score_and_position_becomes_a_graph(random_run, tmp_path, changes)
 
 
 def test_what_computes_something_else_is_not_kept(exported, random_run, tmp_path, monkeypatch):
-    def wrong(half, example, path):
+    def wrong(half, example, path, *names):
         path.write_bytes((exported[1].path / path.name).read_bytes())
 
-    monkeypatch.setattr(to_onnx, "_write", wrong)
+    monkeypatch.setattr(to_onnx, "write_graph", wrong)
     other = random_run("model.layers=1", "data.longest=90", ending=0.01)
     with pytest.raises(UserError, match="does not compute what torch computes"):
         export_onnx(other, tmp_path / "model")

@@ -11,7 +11,8 @@ import saccade
 from saccade.serve.app import create_app
 from saccade.serve.guard import Access
 from saccade.serve.limits import Limits
-from tests.serve.conftest import picture
+
+from .conftest import picture
 
 pytest.importorskip("fastapi", reason="fastapi is not installed (pip install 'saccade[serve]')")
 from fastapi.testclient import TestClient

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.serve.conftest import picture
+from .conftest import picture
 
 WORDS = st.one_of(
     st.text(max_size=30), st.sampled_from(["The cats sleep.", "Les chats", "\x00", "\ud800", "🦊 a", "a\n\tb", " "])
