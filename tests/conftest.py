@@ -1,10 +1,13 @@
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 torch.set_num_threads(1)  # tests are small: more threads only wait for each other
 
@@ -46,3 +49,18 @@ def tiny_run(tmp_path_factory) -> Path:
 @pytest.fixture
 def tiny_settings() -> list[str]:
     return list(TINY)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A real browser, where this machine has one."""
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="playwright is not installed (pip install playwright)"
+    )
+    if CHROMIUM is None:
+        pytest.skip("no chromium on this machine (apt-get install chromium)")
+    arguments = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+    with playwright.sync_playwright() as driver:
+        running = driver.chromium.launch(executable_path=CHROMIUM, args=arguments)
+        yield running
+        running.close()

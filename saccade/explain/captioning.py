@@ -25,7 +25,6 @@ from saccade.data.tokenizer import BOS
 from saccade.errors import UserError
 from saccade.explain import overlay
 from saccade.explain.document import filled, write_by_ending
-from saccade.explain.lettering import QUIET, Lettering
 from saccade.explain.maps import AttentionMap
 from saccade.explain.overlay import Panel, Shelf, printed
 from saccade.explain.replay import END
@@ -119,28 +118,11 @@ def page(sight: CaptionSight, title: str = "") -> str:
 
 def draw(sight: CaptionSight, title: str = "") -> "Figure":
     """The photo, and over and over again the photo with the weights of a word."""
-    from matplotlib.figure import Figure
-
-    title, subtitle, shelves = title or sight.answer.text, Path(sight.answer.source).name, _shelves(sight)
-    said = [text for shelf in shelves for each in shelf.panels for text in (shelf.heading, each.title, each.note)]
-    lettering = Lettering([title, subtitle, *said])
-    rows, columns = sight.picture.shape[:2]
-    places = overlay.arranged(shelves, (columns / max(rows, columns), rows / max(rows, columns)), lettering)
-    width = max(left + across for _, (left, _, across, _) in places) + 0.9
-    height = max(top + down for _, (_, top, _, down) in places)
-    figure = Figure(figsize=(width, height), facecolor="white")
-    lettering.write(figure, 0, 1, title, 14, whole=True, va="top", weight="bold")
-    lettering.write(figure, 0, 1 - 0.27 / height, subtitle, 9, whole=True, color=QUIET, va="top")
-    for item, (left, top, across, down) in places:
-        if isinstance(item, str):
-            lettering.write(figure, left / width, 1 - top / height, item, 10, whole=True, va="top", weight="bold")
-        else:
-            frame = (left / width, 1 - (top + down) / height, across / width, down / height)
-            overlay.paint(figure.add_axes(frame), item, lettering)
-    top, down = next((top, down) for item, (_, top, _, down) in places if isinstance(item, Panel))
-    bar = ((width - 0.65) / width, 1 - (top + down) / height, 0.13 / width, down / height)
-    overlay.colour_bar(figure, figure.add_axes(bar))
-    return figure
+    shelves = _shelves(sight)
+    every = sum(len(shelf.panels) for shelf in shelves)
+    return overlay.on_shelves(
+        shelves, sight.picture, title or sight.answer.text, Path(sight.answer.source).name, beside=every
+    )
 
 
 def _matching(names: Sequence[str], only: str) -> list[str]:

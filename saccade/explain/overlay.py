@@ -96,13 +96,17 @@ def printed(figure: "Figure", **options: Any) -> bytes:
 
 def draw(sight: Sight, title: str = "") -> "Figure":
     """The picture and the maps of a sight on shelves, top down."""
+    shelves = _shelves(sight)
+    return on_shelves(shelves, sight.picture, title or title_of(sight), _subtitle(sight.answer), len(shelves[0].panels))
+
+
+def on_shelves(shelves: Sequence[Shelf], picture: Pixels, title: str, subtitle: str, beside: int) -> "Figure":
+    """Shelves of panels of this picture under a title. The colours' meaning stands beside the first `beside` panels."""
     from matplotlib.figure import Figure
 
-    title, shelves = title or title_of(sight), _shelves(sight)
     said = [text for shelf in shelves for each in shelf.panels for text in (shelf.heading, each.title, each.note)]
-    subtitle = _subtitle(sight.answer)
     lettering = Lettering([title, subtitle, *said])
-    rows, columns = sight.picture.shape[:2]
+    rows, columns = picture.shape[:2]
     places = arranged(shelves, (columns / max(rows, columns), rows / max(rows, columns)), lettering)
     width = max(left + across for _, (left, _, across, _) in places) + 0.9
     height = max(top + down for _, (_, top, _, down) in places)
@@ -115,8 +119,10 @@ def draw(sight: Sight, title: str = "") -> "Figure":
         else:
             frame = (left / width, 1 - (top + down) / height, across / width, down / height)
             paint(figure.add_axes(frame), item, lettering)
-    left, top, across, down = places[len(shelves[0].panels) - 1][1]
-    bar = ((left + across + 0.25) / width, 1 - (top + down) / height, 0.13 / width, down / height)
+    panels = [place for item, place in places if isinstance(item, Panel)]
+    top, down = panels[0][1], panels[0][3]
+    right = max(left + across for left, _, across, _ in panels[:beside])
+    bar = ((right + 0.25) / width, 1 - (top + down) / height, 0.13 / width, down / height)
     colour_bar(figure, figure.add_axes(bar))
     return figure
 

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 from html import escape
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from saccade.data.axes import Axis, Grid, Tokens
 from saccade.explain import AttentionMap, save
 from saccade.explain.page import page
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 SOURCE, TARGET = Tokens(("the", "black", "cat", ".")), Tokens(("le", "chat", "noir"))
 LOOKS = np.array(
     [
@@ -58,20 +56,6 @@ def test_the_page_names_nothing_outside_itself():
     assert "default-src 'none'" in document
     assert not re.search(r"\b(src|href|action)=|@import|url\(", document)
     assert set(re.findall(r"https?://[^\s\"']+", document)) == {"http://www.w3.org/2000/svg"}
-
-
-@pytest.fixture(scope="module")
-def browser():
-    playwright = pytest.importorskip(
-        "playwright.sync_api", reason="playwright is not installed (pip install playwright)"
-    )
-    if CHROMIUM is None:
-        pytest.skip("no chromium on this machine (apt-get install chromium)")
-    arguments = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-    with playwright.sync_playwright() as driver:
-        running = driver.chromium.launch(executable_path=CHROMIUM, args=arguments)
-        yield running
-        running.close()
 
 
 @pytest.fixture
