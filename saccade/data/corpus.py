@@ -49,6 +49,9 @@ class CorpusConfig(Config):
         None, ge=5, description="at most so many tokens a vocabulary; chosen from the data unless given"
     )
     joint: bool = Field(True, description="one vocabulary for both sides")
+    split_tokens: float = Field(
+        0.0, ge=0, lt=1, description="bpe, training: how likely a subword is taken apart into the two it was made of"
+    )
     longest: int = Field(250, ge=1, description="pairs with more tokens on a side are left out and counted")
     batch_tokens: int = Field(4096, ge=1, description="tokens a batch, padding included, on its larger side")
 
@@ -57,6 +60,11 @@ class CorpusConfig(Config):
         if self.corpus == "files" and self.source is None:
             raise ValueError(
                 "name your files: --set data.source=FILE --set data.target=FILE, or take data.corpus=phrasebook"
+            )
+        if self.split_tokens and self.tokenizer != "bpe":
+            raise ValueError(
+                f"split_tokens {self.split_tokens:g} takes merged subwords apart and {self.tokenizer} are not merged: "
+                "set data.tokenizer=bpe or data.split_tokens=0"
             )
         if (self.valid_source is None) != (self.test_source is None):
             raise ValueError("give both valid_source and test_source, or neither: then both are cut from the corpus")

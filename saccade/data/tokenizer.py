@@ -159,6 +159,12 @@ class Tokenizer:
             spelled[group] += self._bytes[token]
         return [_readable(word.decode("utf-8", "replace")) for word in spelled]
 
+    @property
+    def merges(self) -> list[tuple[str, str]]:
+        """The pairs of tokens that BPE joins, in the order in which it does."""
+        model = json.loads(self._engine.to_str())["model"]
+        return [(left, right) for left, right in model.get("merges", [])]
+
     def __len__(self) -> int:
         return len(self.vocabulary)
 

@@ -8,6 +8,7 @@ look is the log-probability of the word it led to, the baseline its mean over th
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,6 +23,7 @@ from saccade.data import corpus as corpora
 from saccade.data.batching import PairBatch, TokenBatches, collate
 from saccade.data.corpus import Corpus, CorpusConfig, Say, SplitName
 from saccade.data.phrasebook import Phrase
+from saccade.data.resegment import ResegmentedPairs
 from saccade.data.shards import TokenPairs
 from saccade.data.text import normalise
 from saccade.data.tokenizer import BOS, EOS, PAD
@@ -130,7 +132,12 @@ class TranslationTask:
         return TokenBatches(*self.corpus.train.lengths, tokens, seed=seed, shard=(rank, world))
 
     def batch(self, work: np.ndarray[Any, Any]) -> PairBatch | None:
-        return collate(self.corpus.train, work).to(self.device) if len(work) else None
+        return collate(self._training_pairs, work).to(self.device) if len(work) else None
+
+    @cached_property
+    def _training_pairs(self) -> TokenPairs | ResegmentedPairs:
+        chance = self.recipe.data.split_tokens
+        return ResegmentedPairs(self.corpus.train, self.vocabularies, chance) if chance else self.corpus.train
 
     def describe(self, work: np.ndarray[Any, Any]) -> str:
         first = self.vocabularies.source.decode(self.corpus.train[int(work[0])][0]) if len(work) else "no pair"
