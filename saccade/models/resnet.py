@@ -1,6 +1,6 @@
 """A residual network for small images (He 2016, section 4.2) and its twin, whose convolutions are attention (Ramachandran 2019).
 
-    stem    x = relu(norm(3 × 3(image)))
+    stem    x = relu(norm(3 × 3(image)))                                      with `stem_pool`: the maximum of each 2 × 2 pixels of that
     block   x ← relu(norm(3 × 3(relu(norm(3 × 3(x))))) + shortcut(x))         three stages; each starts with half the rows and columns
     class ~ softmax(V mean(x))
 
@@ -33,6 +33,7 @@ class Config(BaseConfig):
     blocks: int = Field(3, ge=1, description="of each of the three stages; 3 is ResNet-20, 9 is ResNet-56")
     widths: tuple[Width, Width, Width] = Field((16, 32, 64), description="channels of each stage")
     attention: Literal["none", "after-stem", "all"] = Field("none", description="which convolutions become attention")
+    stem_pool: bool = Field(False, description="half the rows and columns already after the stem: four times cheaper")
     neighbourhood: int = Field(5, ge=1, description="of the attention: pixels on a side, an odd number")
     heads: int = Field(4, ge=1, description="of the attention")
 
@@ -80,6 +81,7 @@ class ResNet(nn.Module):
         width = config.widths[0]
         self.stem = (mix if config.attention == "all" else convolution)(image.channels, width)
         self.stem_norm = nn.BatchNorm2d(width)
+        self.stem_pool = nn.MaxPool2d(2, ceil_mode=True) if config.stem_pool else nn.Identity()
         self.stages = nn.ModuleList()
         for number, after in enumerate(config.widths):
             stage = nn.Sequential()
@@ -91,7 +93,7 @@ class ResNet(nn.Module):
         self.output = nn.Linear(width, classes)
 
     def forward(self, images: Tensor) -> Tensor:
-        x = F.relu(self.stem_norm(self.stem(channels_last(images))))
+        x = self.stem_pool(F.relu(self.stem_norm(self.stem(channels_last(images)))))
         for stage in self.stages:
             x = stage(x)
         return self.output(x.mean((2, 3)))
@@ -101,8 +103,8 @@ class ResNet(nn.Module):
         if name == "stem":
             return Grid(rows, columns), Grid(rows, columns)
         _, stage, block, layer = name.split(".")
-        asked = int(stage)
-        seen = asked - 1 if asked and block == "0" and layer == "first" else asked
+        asked = int(stage) + isinstance(self.stem_pool, nn.MaxPool2d)
+        seen = asked - 1 if int(stage) and block == "0" and layer == "first" else asked
         query, key = (Grid(-(-rows >> halvings), -(-columns >> halvings)) for halvings in (asked, seen))
         return query, key
 

@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 from transformers.models.resnet.modeling_resnet import ResNetBasicLayer
 
-from saccade.attention import LocalSelfAttention2d
+from saccade.attention import LocalSelfAttention2d, record_attention
 from saccade.data.image_shape import ImageShape
 from saccade.layers.convolution import convolution
 from saccade.models.resnet import Block, Config, build
@@ -94,6 +94,17 @@ def test_a_stage_asks_from_fewer_pixels_than_it_sees():
         "stages.2.0.first": [(8, 5), (15, 9)],
         "stages.2.1.first": [(8, 5), (8, 5)],
     }
+
+
+def test_after_a_pooled_stem_the_axes_are_those_the_attention_records():
+    image = ImageShape(3, 13, 18)
+    model = build(Config(attention="after-stem", stem_pool=True, blocks=1, widths=(8, 8, 16)), image, classes=3).eval()
+    with record_attention(model) as recorded:
+        model(torch.randn(2, 3, image.rows, image.columns))
+    for name in recorded:
+        query, key = model.attention_axes(name, image.rows, image.columns)
+        assert recorded.joined(name).shape[-2:] == (query.rows * query.columns, key.rows * key.columns)
+    assert recorded.joined("stages.0.0.first").shape[-1] == 7 * 9
 
 
 @pytest.mark.parametrize(
