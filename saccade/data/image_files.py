@@ -19,10 +19,11 @@ from typing import Any, BinaryIO
 import numpy as np
 from PIL import Image
 
-from saccade.data.image_decoding import ENDINGS, BadImage, from_array, open_image
+from saccade.data.image_decoding import from_array
+from saccade.data.image_store import ImageStore, check_inside, folder_store, open_file, zip_store
 from saccade.errors import UserError
 
-_LARGEST_FILE, _LARGEST_IDX = 1 << 29, 1 << 32  # bytes
+_LARGEST_IDX = 1 << 32  # bytes
 
 
 @dataclass(frozen=True)
@@ -43,11 +44,11 @@ def list_images(path: Path, classes: Sequence[str] = ()) -> Listing:
     """What stands at the path. `classes` are the labels that are known already, from the training images."""
     try:
         if path.is_dir():
-            return _folder(path, classes)
+            return _by_folder(folder_store(path), classes)
         with path.open("rb") as file:
             start = file.read(4)
         if zipfile.is_zipfile(path):
-            return _zip(path, classes)
+            return _by_folder(zip_store(path), classes)
         if start[:2] == b"\x1f\x8b" or start[:3] == b"\0\0\x08":
             return _idx(path)
         if path.suffix.lower() == ".csv":
@@ -71,51 +72,13 @@ def in_order(labels: Iterable[str]) -> tuple[str, ...]:
 # A folder or a zip: the class is the name of a folder
 
 
-def _folder(root: Path, classes: Sequence[str]) -> Listing:
-    real = os.path.realpath(root)
-    found: list[str] = []
-    ignored = 0
-    for folder, folders, files in os.walk(real):
-        folders[:] = sorted(name for name in folders if not _is_hidden(name))
-        for path in (os.path.join(folder, name) for name in (*folders, *files)):
-            if os.path.islink(path):
-                _check_inside(path, real, root)
-        images = [name for name in files if _is_image(name)]
-        ignored += sum(not _is_hidden(name) for name in files) - len(images)
-        found += [os.path.relpath(os.path.join(folder, name), real).replace(os.sep, "/") for name in images]
-    names = sorted(found)
-    labels = _labels_by_folder(names, classes, root)
-    return Listing(str(root), names, labels, lambda index: open_file(Path(real, names[index]), names[index]), ignored)
+def _by_folder(store: ImageStore, classes: Sequence[str]) -> Listing:
+    names = store.names
+    labels = _labels_by_folder(names, classes, store.origin)
+    return Listing(store.origin, names, labels, lambda index: store.open(names[index]), store.ignored)
 
 
-def _zip(path: Path, classes: Sequence[str]) -> Listing:
-    try:
-        archive = zipfile.ZipFile(path)
-    except (zipfile.BadZipFile, NotImplementedError) as error:
-        raise UserError(f"{path} is a damaged zip file ({error}): get it again") from None
-    entries = {
-        entry.filename.replace("\\", "/"): entry
-        for entry in archive.infolist()
-        if not entry.is_dir() and not any(map(_is_hidden, PurePosixPath(entry.filename).parts))
-    }
-    names = sorted(name for name in entries if _is_image(name))
-    labels = _labels_by_folder(names, classes, path)
-
-    def open_entry(index: int) -> Image.Image:
-        name = f"{names[index]} in {path.name}"
-        entry = entries[names[index]]
-        if entry.file_size > _LARGEST_FILE:
-            raise BadImage(f"{name} has {entry.file_size:,} bytes, more than any picture should: replace it")
-        try:
-            content = archive.read(entry)
-        except Exception as error:  # three libraries unpack, and each has errors of its own
-            raise BadImage(f"{name} cannot be unpacked ({error}): make the zip anew, without a password") from None
-        return open_image(content, name)
-
-    return Listing(str(path), names, labels, open_entry, len(entries) - len(names))
-
-
-def _labels_by_folder(names: Sequence[str], classes: Sequence[str], origin: Path) -> list[str]:
+def _labels_by_folder(names: Sequence[str], classes: Sequence[str], origin: str) -> list[str]:
     """The first folder of each path. A zip often wraps everything in one more folder: that one is no class."""
     if not names:
         raise UserError(
@@ -152,7 +115,7 @@ def _csv(path: Path) -> Listing:
                 name, label = (row["path"] or "").strip(), unicodedata.normalize("NFC", (row["label"] or "").strip())
                 if not name or not label:
                     raise UserError(f"{path}, line {rows.line_num}, lacks a path or a label: fill it in or delete it")
-                _check_inside(os.path.join(root, name), root, path)
+                check_inside(os.path.join(root, name), root, path)
                 names.append(name)
                 labels.append(label)
     except (UnicodeDecodeError, csv.Error, ValueError) as error:
@@ -201,33 +164,3 @@ def _read_idx(path: Path, dimensions: int) -> np.ndarray[Any, np.dtype[np.uint8]
             f"{path} promises {' × '.join(map(str, sizes))} numbers and has {len(content):,}{'+' * (len(content) > expected)}: get it again"
         )
     return np.frombuffer(content, np.uint8).reshape(sizes)
-
-
-# Names and places
-
-
-def open_file(path: Path, name: str) -> Image.Image:
-    try:
-        if path.stat().st_size > _LARGEST_FILE:
-            raise BadImage(f"{name} has {path.stat().st_size:,} bytes, more than any picture should: replace it")
-        content = path.read_bytes()
-    except (OSError, ValueError) as error:
-        raise BadImage(f"{name} cannot be opened ({getattr(error, 'strerror', error)}): check the path") from None
-    return open_image(content, name)
-
-
-def _is_image(name: str) -> bool:
-    return os.path.splitext(name)[1].lower() in ENDINGS and not _is_hidden(os.path.basename(name))
-
-
-def _is_hidden(name: str) -> bool:
-    """What systems leave in folders and archives without being asked."""
-    return name.startswith(".") or name == "__MACOSX"
-
-
-def _check_inside(path: str, root: str, given: Path) -> None:
-    real = os.path.realpath(path)
-    if os.path.commonpath((real, root)) != root:
-        raise UserError(
-            f"{given} leads to {real}, outside of {root}: only what is below it is read; give a folder above both, or copy the images"
-        )

@@ -1,6 +1,6 @@
-"""Images without labels, by name, in a folder or a zip: for data whose table of contents is another file.
+"""Images by name in a folder or a zip, labelled or not, and how one of them is opened.
 
-Nothing is decoded here, nothing is extracted, and nothing outside the path that was given is read.
+Nothing is decoded here, nothing is extracted, and nothing outside the path that was given is read: links that lead out are refused.
 """
 
 import os
@@ -10,12 +10,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
+from typing import Any
 
+import numpy as np
 from PIL import Image
 
-from saccade.data.image_decoding import ENDINGS, BadImage, open_image
-from saccade.data.image_files import open_file
+from saccade.data.image_decoding import ENDINGS, BadImage, Pixels, copied, decode, from_array, open_image
+from saccade.data.image_shape import ImageShape
 from saccade.errors import UserError
+
+AnyImage = str | os.PathLike[str] | Image.Image | np.ndarray[Any, Any]  # an array of bytes (H, W) or (H, W, 3)
 
 _LARGEST_FILE = 1 << 29  # bytes
 
@@ -25,6 +29,7 @@ class ImageStore:
     origin: str
     names: Sequence[str]  # paths inside it, sorted
     open: Callable[[str], Image.Image]
+    ignored: int = 0  # files that are no images by their ending
 
     def find(self, name: str) -> str | None:
         """The path of an image by its path or, where only one has it, by its bare name: archives often wrap images in one more folder."""
@@ -45,11 +50,12 @@ class ImageStore:
 
 
 def open_store(path: Path) -> ImageStore:
+    """What stands at the path, which must hold images."""
     try:
         if path.is_dir():
-            return _checked(_folder(path))
+            return _checked(folder_store(path))
         if zipfile.is_zipfile(path):
-            return _checked(_zip(path))
+            return _checked(zip_store(path))
     except OSError as error:
         raise UserError(f"{path} cannot be read ({error.strerror or error}): check the path and its rights") from None
     raise UserError(f"{path} is neither a folder nor a zip file: give the folder or the zip that the images are in")
@@ -63,24 +69,22 @@ def _checked(store: ImageStore) -> ImageStore:
     return store
 
 
-def _folder(root: Path) -> ImageStore:
+def folder_store(root: Path) -> ImageStore:
     real = os.path.realpath(root)
     found: list[str] = []
-    for folder, folders, files in os.walk(real):  # links to folders are not followed
+    ignored = 0
+    for folder, folders, files in os.walk(real):
         folders[:] = sorted(name for name in folders if not _is_hidden(name))
-        for name in files:
-            path = os.path.join(folder, name)
-            if not _is_image(name):
-                continue
-            if os.path.islink(path) and os.path.commonpath((os.path.realpath(path), real)) != real:
-                raise UserError(
-                    f"{path} is a link to {os.path.realpath(path)}, outside of {root}: only what is below it is read; copy the image"
-                )
-            found.append(os.path.relpath(path, real).replace(os.sep, "/"))
-    return ImageStore(str(root), sorted(found), lambda name: open_file(Path(real, name), name))
+        for path in (os.path.join(folder, name) for name in (*folders, *files)):
+            if os.path.islink(path):
+                check_inside(path, real, root)
+        images = [name for name in files if _is_image(name)]
+        ignored += sum(not _is_hidden(name) for name in files) - len(images)
+        found += [os.path.relpath(os.path.join(folder, name), real).replace(os.sep, "/") for name in images]
+    return ImageStore(str(root), sorted(found), lambda name: open_file(Path(real, name), name), ignored)
 
 
-def _zip(path: Path) -> ImageStore:
+def zip_store(path: Path) -> ImageStore:
     try:
         archive = zipfile.ZipFile(path)
     except (zipfile.BadZipFile, NotImplementedError) as error:
@@ -88,8 +92,9 @@ def _zip(path: Path) -> ImageStore:
     entries = {
         entry.filename.replace("\\", "/"): entry
         for entry in archive.infolist()
-        if _is_image(entry.filename) and not any(map(_is_hidden, PurePosixPath(entry.filename).parts))
+        if not entry.is_dir() and not any(map(_is_hidden, PurePosixPath(entry.filename).parts))
     }
+    names = sorted(name for name in entries if _is_image(name))
 
     def open_entry(name: str) -> Image.Image:
         entry, full = entries[name], f"{name} in {path.name}"
@@ -101,13 +106,57 @@ def _zip(path: Path) -> ImageStore:
             raise BadImage(f"{full} cannot be unpacked ({error}): make the zip anew, without a password") from None
         return open_image(content, full)
 
-    return ImageStore(str(path), sorted(entries), open_entry)
+    return ImageStore(str(path), names, open_entry, len(entries) - len(names))
+
+
+# One image
+
+
+def open_file(path: Path, name: str) -> Image.Image:
+    try:
+        if path.stat().st_size > _LARGEST_FILE:
+            raise BadImage(f"{name} has {path.stat().st_size:,} bytes, more than any picture should: replace it")
+        content = path.read_bytes()
+    except (OSError, ValueError) as error:
+        raise BadImage(f"{name} cannot be opened ({getattr(error, 'strerror', error)}): check the path") from None
+    return open_image(content, name)
+
+
+def pixels_of(image: AnyImage, shape: ImageShape) -> Pixels:
+    """Whatever a person gives as an image, as bytes (C, H, W) of the size that a model sees."""
+    name = name_of(image)
+    if isinstance(image, Image.Image):
+        opened = copied(image, name)
+    elif isinstance(image, str | os.PathLike):
+        opened = open_file(Path(image), name)
+    else:
+        opened = from_array(image, name)
+    return decode(opened, shape, name)[0]
+
+
+def name_of(source: AnyImage) -> str:
+    """What to call an image in an answer: its path, or what it is."""
+    if isinstance(source, str | os.PathLike):
+        return os.fspath(source)
+    size = source.size[::-1] if isinstance(source, Image.Image) else np.shape(source)[:2]
+    return f"an image of {' × '.join(map(str, size))}"
+
+
+# Names and places
 
 
 def _is_image(name: str) -> bool:
-    bare = PurePosixPath(name).name
-    return os.path.splitext(bare)[1].lower() in ENDINGS and not _is_hidden(bare)
+    return os.path.splitext(name)[1].lower() in ENDINGS and not _is_hidden(os.path.basename(name))
 
 
 def _is_hidden(name: str) -> bool:
+    """What systems leave in folders and archives without being asked."""
     return name.startswith(".") or name == "__MACOSX"
+
+
+def check_inside(path: str, root: str, given: Path) -> None:
+    real = os.path.realpath(path)
+    if os.path.commonpath((real, root)) != root:
+        raise UserError(
+            f"{given} leads to {real}, outside of {root}: only what is below it is read; give a folder above both, or copy the images"
+        )

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from saccade.attention import record_attention
 from saccade.data.axes import Grid, Tokens
 from saccade.data.image_decoding import Pixels
+from saccade.data.image_store import AnyImage
 from saccade.data.tokenizer import BOS
 from saccade.errors import UserError
 from saccade.explain import overlay
@@ -29,7 +30,6 @@ from saccade.explain.maps import AttentionMap
 from saccade.explain.overlay import Panel, Shelf, printed
 from saccade.explain.replay import END
 from saccade.tasks.caption import Caption, CaptionTask
-from saccade.tasks.classify import AnyImage
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

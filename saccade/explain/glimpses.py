@@ -21,11 +21,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from saccade.data.axes import Grid, Steps
+from saccade.data.image_store import AnyImage
 from saccade.errors import UserError
 from saccade.explain.document import filled, write_by_ending
 from saccade.explain.maps import AttentionMap
 from saccade.models.glimpse import GlimpseNetwork
-from saccade.tasks.classify import AnyImage, ClassifyTask
+from saccade.tasks.classify import ClassifyTask
 
 
 @dataclass(frozen=True, eq=False)

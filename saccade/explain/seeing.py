@@ -18,11 +18,12 @@ import torch
 from saccade.attention import Attend, LocalSelfAttention2d, record_attention
 from saccade.data.axes import Axis, Grid, Tokens
 from saccade.data.image_decoding import Pixels
+from saccade.data.image_store import AnyImage
 from saccade.errors import UserError
 from saccade.explain.maps import AttentionMap, labels
 from saccade.explain.rollout import rollout
 from saccade.layers.windows import WindowAttention
-from saccade.tasks.classify import AnyImage, Classified, ClassifyTask
+from saccade.tasks.classify import Classified, ClassifyTask
 
 Pixel = tuple[int, int]  # row, column
 

@@ -11,7 +11,6 @@ decided by captions that the model wrote alone, never by words that were given t
 Axis legend: B batch, T words, K cells, D features.
 """
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +18,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from PIL import Image
 from pydantic import Field
 from torch import Tensor, nn
 
@@ -29,14 +27,13 @@ from saccade.config import Recipe
 from saccade.data import captions as caption_data
 from saccade.data.captions import Array, CaptionPairs, Captions, CaptionsConfig, Say, equal_length_batches
 from saccade.data.features import cache_directory, features
-from saccade.data.image_decoding import Pixels, copied, decode, from_array
-from saccade.data.image_files import open_file
+from saccade.data.image_decoding import Pixels
 from saccade.data.image_splits import SplitName
+from saccade.data.image_store import AnyImage, name_of, pixels_of
 from saccade.data.tokenizer import BOS, EOS, PAD
 from saccade.decoding import Hypothesis, score_targets
 from saccade.layers.cross_entropy import linear_cross_entropy
 from saccade.tasks.caption_scores import CaptionScores, plain, score_captions
-from saccade.tasks.classify import AnyImage, name_of
 from saccade.tasks.generate import DecodeConfig, as_prefix, generate
 from saccade.tasks.pointing import Pointed, Pointing, pointed, together
 from saccade.tasks.task import Loss, Objective, Validation, device, trainable
@@ -281,11 +278,4 @@ class CaptionTask:
 
     def picture(self, source: AnyImage) -> Pixels:
         """The image as the model gets it: bytes (3, rows, columns)."""
-        name = name_of(source)
-        if isinstance(source, Image.Image):
-            opened = copied(source, name)
-        elif isinstance(source, str | os.PathLike):
-            opened = open_file(Path(source), name)
-        else:
-            opened = from_array(source, name)
-        return decode(opened, self.shape, name)[0]
+        return pixels_of(source, self.shape)

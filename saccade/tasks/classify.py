@@ -13,7 +13,6 @@ predict is taken for a whole frame.
 Axis legend: B batch, C channels, H rows, W columns.
 """
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
@@ -21,7 +20,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from PIL import Image
 from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -30,16 +28,14 @@ from saccade.config import Config as BaseConfig
 from saccade.config import Recipe
 from saccade.data import images as image_data
 from saccade.data.augment import Augment, AugmentConfig, Standardise
-from saccade.data.image_decoding import Pixels, copied, decode, from_array
-from saccade.data.image_files import open_file
+from saccade.data.image_decoding import Pixels
 from saccade.data.image_splits import SPLITS, SplitName, batches
+from saccade.data.image_store import AnyImage, name_of, pixels_of
 from saccade.data.images import Images, ImagesConfig, Say
 from saccade.data.scatter import scattered, shape_after
 from saccade.errors import UserError
 from saccade.tasks.class_scores import ClassScores, score_classes
 from saccade.tasks.task import Loss, Objective, Validation, device, trainable
-
-AnyImage = str | os.PathLike[str] | Image.Image | np.ndarray[Any, Any]
 
 _AT_A_TIME = 256  # images judged or predicted in one go
 
@@ -215,20 +211,7 @@ class ClassifyTask:
 
     def picture(self, source: AnyImage) -> Pixels:
         """The image as the model gets it, before it is standardised: bytes (C, H, W)."""
-        name = name_of(source)
-        if isinstance(source, Image.Image):
-            return decode(copied(source, name), self.shape, name)[0]
-        if isinstance(source, str | os.PathLike):
-            return decode(open_file(Path(source), name), self.shape, name)[0]
-        return decode(from_array(source, name), self.shape, name)[0]
-
-
-def name_of(source: AnyImage) -> str:
-    """What to call an image in an answer: its path, or what it is."""
-    if isinstance(source, str | os.PathLike):
-        return os.fspath(source)
-    size = source.size[::-1] if isinstance(source, Image.Image) else np.shape(source)[:2]
-    return f"an image of {' × '.join(map(str, size))}"
+        return pixels_of(source, self.shape)
 
 
 def _stacked(pictures: Iterator[Pixels]) -> Iterator[Tensor]:

@@ -12,7 +12,8 @@ import pytest
 from PIL import Image
 
 from saccade.data.image_decoding import BadImage
-from saccade.data.image_files import in_order, list_images, open_file
+from saccade.data.image_files import in_order, list_images
+from saccade.data.image_store import open_file
 from saccade.errors import UserError
 
 
@@ -213,7 +214,7 @@ def test_a_zip_never_writes_and_its_names_lead_nowhere(tmp_path):
 
 
 def test_an_entry_that_unpacks_to_more_than_a_picture_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("saccade.data.image_files._LARGEST_FILE", 1000)
+    monkeypatch.setattr("saccade.data.image_store._LARGEST_FILE", 1000)
     archive = zipped(tmp_path / "a.zip", ["cat/1.png"], b"\0" * 100_000)
     with pytest.raises(BadImage, match="100,000 bytes, more than any picture"):
         list_images(archive).open(0)
