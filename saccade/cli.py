@@ -152,11 +152,14 @@ def train(
         Path | None, typer.Option(help="Directory of the run; runs/RECIPE unless given.", show_default=False)
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Images: leave out those that cannot be read, and count them.")
+    ] = False,
 ) -> None:
     """Train a recipe. With several processes: torchrun -m saccade train ..."""
     from saccade.training.start import train as start
 
-    print(start(recipe, changes, out, resume))
+    print(start(recipe, [*changes, *(["data.skip_bad=true"] if skip_bad else [])], out, resume))
 
 
 @app.command(rich_help_panel=RECIPES)
@@ -235,7 +238,7 @@ def predict(
     prefix: Annotated[str | None, typer.Option(help="How every translation must begin.", show_default=False)] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Translate sentences or name what is in pictures: a line in, a line out."""
+    """Translate sentences, name or describe what is in pictures: a line in, a line out."""
     import saccade as library
 
     lines = inputs or [line.rstrip("\n") for line in sys.stdin]

@@ -99,7 +99,7 @@ def _listed(path: Path, store: ImageStore, captions: Mapping[str, object], skip_
     if absent and not (skip_bad and names):
         raise UserError(
             f"{path} names {_images(len(absent))} without a file or a caption, the first {absent[0]}: take them out of it, "
-            "or leave them out with data.skip_bad=true"
+            "or leave them out with --skip-bad"
         )
     if absent:
         say(f"{_images(len(absent))} of {path.name} without a file or a caption left out, the first: {absent[0]}")

@@ -118,7 +118,7 @@ def _write(
                 pixels, resized = decode(listing.open(index), shape, listing.names[index])
             except BadImage as error:
                 if not skip_bad:
-                    raise UserError(f"{error}; data.skip_bad=true leaves such images out") from None
+                    raise UserError(f"{error}; --skip-bad leaves such images out") from None
                 counts.bad += 1
                 counts.first_bad = counts.first_bad or str(error)
                 continue

@@ -204,7 +204,7 @@ def _first_size(listing: Listing, indices: Sequence[int], skip_bad: bool) -> tup
             return *size_upright(listing.open(index)), listing.names[index]
         except BadImage as error:
             if not skip_bad:
-                raise UserError(f"{error}; data.skip_bad=true leaves such images out") from None
+                raise UserError(f"{error}; --skip-bad leaves such images out") from None
     raise UserError(f"{listing.origin} has no image that can be read: check that its files are pictures")
 
 

@@ -140,7 +140,7 @@ def test_a_damaged_image_stops_unless_it_may_be_skipped(photos, tmp_path):
     shutil.copytree(photos / "images", tmp_path / "images")
     (tmp_path / "images" / "03.png").write_bytes(b"no image")
     settings = files(photos, **lists(photos), images=tmp_path / "images")
-    with pytest.raises(UserError, match=r"03\.png is not a picture .*data\.skip_bad=true"):
+    with pytest.raises(UserError, match=r"03\.png is not a picture .*--skip-bad"):
         prepared(tmp_path / "run", **settings)
     found, said = prepared(tmp_path / "run", **settings, skip_bad=True)
     assert len(found.train) == 29

@@ -191,7 +191,7 @@ def test_a_bad_image_stops_with_its_name_unless_it_may_be_left_out(tmp_path):
     content = (root / "cat" / "004.png").read_bytes()
     (root / "cat" / "004.png").write_bytes(content[: len(content) // 2])
     (root / "dog" / "999.png").write_bytes(b"")
-    with pytest.raises(UserError, match=r"(cat/004|dog/999)\.png is .*; data\.skip_bad=true leaves such images out"):
+    with pytest.raises(UserError, match=r"(cat/004|dog/999)\.png is .*; --skip-bad leaves such images out"):
         prepared(tmp_path / "run", train=root)
     assert not (tmp_path / "run" / "images").exists()
     assert list((tmp_path / "run").iterdir()) == []
