@@ -70,7 +70,7 @@ class Counts:
             size = f"{shape.rows} × {shape.columns}"
             yield f"{self.resized:,} images had another size and were scaled to {size}, what then overhung cut off"
         if self.bad:
-            yield f"{self.bad:,} images left out because they cannot be decoded, the first: {self.first_bad}"
+            yield f"left out, because they cannot be decoded: {self.bad:,} of the images, the first: {self.first_bad}"
 
 
 def write_sets(

@@ -146,7 +146,7 @@ def test_a_damaged_image_stops_unless_it_may_be_skipped(photos, tmp_path):
     assert len(found.train) == 29
     assert len(found.train.captions) == 29
     assert found.train.captions[3] == ("a dog runs", "one word4 here")
-    assert any("1 images left out because they cannot be decoded" in sentence for sentence in said)
+    assert any("left out, because they cannot be decoded: 1 of" in sentence for sentence in said)
 
 
 def test_a_listed_image_that_is_missing_stops_unless_it_may_be_skipped(photos, tmp_path):
