@@ -22,6 +22,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from saccade.config_errors import Means, Sources, listed, sentences, together
 from saccade.errors import ConfigError
+from saccade.files import expanded
 from saccade.recipe_files import (
     Place,
     dump,
@@ -50,7 +51,7 @@ class Config(BaseModel):
 
 def _absolute(path: Path) -> Path:
     """Relative to where the command runs, as for any other tool; absolute, so that a stored config keeps its meaning."""
-    return Path(os.path.expanduser(path)).absolute()
+    return expanded(path).absolute()
 
 
 def _existing_file(path: Path, info: ValidationInfo) -> Path:

@@ -9,6 +9,13 @@ from pathlib import Path
 from saccade.errors import UserError
 
 
+def expanded(path: str | os.PathLike[str]) -> Path:
+    """The path with ~ as the home it stands for; as it is where there is no such home, so that the file is what is missed."""
+    with suppress(ValueError):  # a null byte, which no path has
+        return Path(os.path.expanduser(path))
+    return Path(path)
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Yields a name beside `path` to write to; on success it takes the place of `path`, on any error nothing changes."""

@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from saccade.errors import ConfigError
+from saccade.files import expanded
 
 FOLDER = Path(__file__).parent / "recipes"
 Place = tuple[str | int, ...]  # ("model", "layers") is model.layers
@@ -36,7 +37,7 @@ def recipes() -> list[tuple[str, str]]:
 def find_recipe(recipe: str | Path) -> Path:
     """The file of a recipe given by its name (`saccade recipes` lists them) or by its path."""
     text = str(recipe)
-    path = Path(os.path.expanduser(text))
+    path = expanded(text)
     named = FOLDER / f"{text}.yaml"
     if isinstance(recipe, str) and re.fullmatch(r"[\w-]+", text) and os.path.isfile(named):
         return named

@@ -9,7 +9,7 @@ from typing import Any
 import pydantic
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from saccade import recipe_files
@@ -411,6 +411,7 @@ def test_any_file_at_all_loads_or_is_told(package: str, folder: Path, content: b
 
 
 @fast
+@example(name="~\0")
 @given(name=st.text())
 def test_any_name_of_a_recipe_loads_or_is_told(package: str, folder: Path, name: str) -> None:
     loads_or_tells(recipe=name, package=package)

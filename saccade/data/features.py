@@ -20,7 +20,7 @@ from numpy.lib import format as npy
 from torch import Tensor
 
 from saccade.errors import UserError
-from saccade.files import make_directory
+from saccade.files import expanded, make_directory
 
 Say = Callable[[str], None]
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -45,7 +45,7 @@ def cache_directory() -> Path:
     """SACCADE_CACHE, or where this system keeps such things."""
     given = os.environ.get("SACCADE_CACHE")
     if given:
-        return Path(given).expanduser().absolute()
+        return expanded(given).absolute()
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "saccade"
 
 

@@ -34,7 +34,7 @@ from saccade.data.image_shape import ImageShape
 from saccade.data.image_splits import SPLITS, SplitName, split_listings
 from saccade.data.scatter import ScatterConfig
 from saccade.errors import UserError
-from saccade.files import make_directory, write_text
+from saccade.files import expanded, make_directory, write_text
 from saccade.recipe_files import nearest_file
 
 Say = Callable[[str], None]
@@ -44,7 +44,7 @@ _ASKED = 64  # images whose header is read to learn whether there is colour
 
 
 def _existing(path: Path, info: ValidationInfo) -> Path:
-    path = path.expanduser().absolute()
+    path = expanded(path).absolute()
     if (not info.context or info.context["check_files"]) and not path.exists():
         near = nearest_file(path)
         raise ValueError(f"there is no file or folder {path}{near and f': did you mean {near}?'}")
