@@ -6,6 +6,7 @@
     metrics.jsonl        a line per report
     tensorboard/         the same, if that package is installed
     state/STEP.safetensors   everything needed to go on exactly: weights, optimiser, where in the data; with a checksum
+    state/STEP.stopped.safetensors   the same, at a step where somebody stopped the training
 
 Nothing is ever unpickled. A state that is half-written or damaged is recognised by its checksum, and the one before it is used.
 """
@@ -23,7 +24,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from saccade.errors import UserError
-from saccade.files import replacing
+from saccade.files import make_directory, replacing, write_text
+
+_STOPPED = ".stopped"
+_DAMAGE = (SafetensorError, ValueError, KeyError, TypeError, OSError)  # what reading a damaged state raises
 
 
 @dataclass
@@ -47,38 +51,62 @@ class RunDirectory:
         self.model = path / "model.safetensors"
         self.metrics = path / "metrics.jsonl"
         self.states = path / "state"
+        self._unready = path / ".unready"
+
+    def is_foreign(self) -> bool:
+        """Whether there are files that no training wrote, nor one that was killed before it had begun."""
+        known = self.config.exists() or self._unready.exists()
+        return not known and self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir()))
+
+    def begin(self) -> None:
+        make_directory(self.path)
+        write_text(self._unready, "The data of this run are being prepared.\n")
+
+    def is_ready(self) -> None:
+        self._unready.unlink()
 
     def save_model(self, tensors: Mapping[str, Tensor]) -> None:
         with replacing(self.model) as aside:
             save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, aside)
 
-    def save_state(self, tensors: Mapping[str, Tensor], progress: Progress, keep: int) -> None:
+    def save_state(self, tensors: Mapping[str, Tensor], progress: Progress, keep: int, stopped: bool = False) -> None:
+        """Leaves the last `keep` regular states and, if it was stopped after them, this one.
+
+        Where somebody stops a training must not change its outcome, so that state is never one of those that are averaged.
+        """
         plain = {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
         metadata = {"progress": json.dumps(asdict(progress)), "checksum": _checksum(plain)}
-        with replacing(self.states / f"{progress.step:09d}.safetensors") as aside:
+        new = self.states / f"{progress.step:09d}{_STOPPED if stopped else ''}.safetensors"
+        with replacing(new) as aside:
             save_file(plain, aside, metadata)
-        for old in self._states()[:-keep]:
-            old.unlink()
+        # Training stands at this step, so a later state is one that could not be read.
+        regular = [path for path in self._regular_states() if path.name <= new.name]
+        for path in {*self._states()} - {*regular[-keep:], new}:
+            path.unlink()
 
     def latest_state(self, say: Callable[[str], None]) -> tuple[dict[str, Tensor], Progress] | None:
         """The newest state that is whole."""
-        for path in reversed(self._states()):
+        paths = self._states()
+        for path in reversed(paths):
             try:
                 return _read_state(path)
-            except (SafetensorError, ValueError, KeyError, TypeError, OSError) as error:
-                say(f"{path} is damaged ({error}); going on from the state before it")
+            except _DAMAGE as error:
+                before = "going on from the state before it" if path != paths[0] else "no other is left"
+                say(f"{path} is damaged ({error}); {before}")
         return None
 
-    def last_weights(self, count: int) -> list[dict[str, Tensor]]:
-        """The model's tensors of the last `count` states, oldest first."""
-        return [
-            {
-                name.removeprefix("model."): tensor
-                for name, tensor in load_file(path).items()
-                if name.startswith("model.")
-            }
-            for path in self._states()[-count:]
-        ]
+    def last_weights(self, count: int, say: Callable[[str], None]) -> list[dict[str, Tensor]]:
+        """The model's tensors of the last `count` regular states, oldest first; without those that are damaged."""
+        weights = []
+        for path in self._regular_states()[-count:]:
+            try:
+                tensors, _ = _read_state(path)
+            except _DAMAGE as error:
+                say(f"{path} is damaged ({error}) and left out of the average")
+                continue
+            own = {name: tensor for name, tensor in tensors.items() if name.startswith("model.")}
+            weights.append({name.removeprefix("model."): tensor for name, tensor in own.items()})
+        return weights
 
     def write_metrics(self, **values: Any) -> None:
         with self.metrics.open("a", encoding="utf-8") as lines:
@@ -94,6 +122,9 @@ class RunDirectory:
 
     def _states(self) -> list[Path]:
         return sorted(self.states.glob("*.safetensors"))
+
+    def _regular_states(self) -> list[Path]:
+        return [path for path in self._states() if _STOPPED not in path.name]
 
 
 def own_tensors(model: nn.Module) -> dict[str, Tensor]:

@@ -117,7 +117,8 @@ class Training:
                     if self.progress.finished:
                         break
                     if self.world.sum_numbers([len(asked_to_stop)])[0]:
-                        self._save_state()
+                        if self.progress.step % self.config.checkpoint_every:
+                            self._save_state(stopped=True)
                         raise Interrupted
         return self.progress
 
@@ -220,13 +221,23 @@ class Training:
             self.directory.write_metrics(step=self.progress.step, valid=dict(validation.metrics))
             self.board.write(self.progress.step, validation.metrics, "valid")
             if is_best:
-                self.directory.save_model(own_tensors(self.task.model))
+                self._save_model()
+
+    def _save_model(self) -> None:
+        tensors = own_tensors(self.task.model)
+        wrong = [name for name, tensor in tensors.items() if not torch.isfinite(tensor).all()]
+        if wrong:
+            raise NotFinite(
+                f"the weights are no numbers any more at step {self.progress.step} ({wrong[0]}), though the loss is: "
+                + self._how_to_go_on()
+            )
+        self.directory.save_model(tensors)
 
     def _average(self) -> None:
         """The mean of the last checkpoints' weights becomes the model if it validates better than the best single one."""
         if not self.world.leads:
             return
-        weights = self.directory.last_weights(self.config.average)
+        weights = self.directory.last_weights(self.config.average, self.reporter.say)
         if len(weights) < 2:
             return
         own = {name: tensor.detach().clone() for name, tensor in own_tensors(self.task.model).items()}
@@ -240,16 +251,16 @@ class Training:
         self.directory.write_metrics(step=self.progress.step, averaged=len(weights), valid=dict(validation.metrics))
         if is_best:
             self.progress.best_score, self.progress.best_step = validation.score, self.progress.step
-            self.directory.save_model(own_tensors(self.task.model))
+            self._save_model()
         put_tensors(self.task.model, own, "the weights before averaging")
 
-    def _save_state(self) -> None:
+    def _save_state(self, stopped: bool = False) -> None:
         if self.world.leads:
             tensors: dict[str, Tensor] = {f"model.{name}": t for name, t in own_tensors(self.task.model).items()}
             for objective, optimizer in zip(self.objectives, self.optimizers, strict=True):
                 for name, tensor in optimizer_tensors(optimizer, self.names):
                     tensors[f"optimizer.{objective.name}.{name}"] = tensor
-            self.directory.save_state(tensors, self.progress, keep=max(2, self.config.average))
+            self.directory.save_state(tensors, self.progress, max(2, self.config.average), stopped)
         self.world.wait()
 
     def _share_done(self) -> float:
@@ -267,10 +278,13 @@ class Training:
 
     def _not_finite(self, objective: Objective, works: Sequence[Any], loss: float, norm: float) -> str:
         what = f"loss became {loss}" if not math.isfinite(loss) else f"gradient became {norm}"
+        where = f"at step {self.progress.step} ({objective.name}; batch: {self.task.describe(works[0])})"
+        return f"the {what} {where}: {self._how_to_go_on()}"
+
+    def _how_to_go_on(self) -> str:
         return (
-            f"the {what} at step {self.progress.step} ({objective.name}; batch: {self.task.describe(works[0])}): the last good "
-            f"checkpoint stays in {self.directory.path}; go on with a lower rate (--resume --set train.rate={self.config.rate / 3:.2g}), "
-            "a longer train.warmup or a smaller train.clip"
+            f"the last good checkpoint stays in {self.directory.path}; go on with a lower rate "
+            f"(--resume --set train.rate={self.config.rate / 3:.2g}), a longer train.warmup or a smaller train.clip"
         )
 
 

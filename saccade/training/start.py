@@ -16,8 +16,17 @@ from saccade.training.reporter import Reporter
 from saccade.training.world import World
 
 
-def train(recipe: str | Path, changes: Sequence[str] = (), out: Path | None = None, resume: bool = False) -> Path:
-    """Trains `recipe` into the directory `out` (runs/RECIPE unless given). An existing run is only ever gone on with, by `resume`."""
+def train(
+    recipe: str | Path,
+    changes: Sequence[str] = (),
+    out: Path | None = None,
+    resume: bool = False,
+    how_to_go_on: str | None = None,
+) -> Path:
+    """Trains `recipe` into the directory `out` (runs/RECIPE unless given). An existing run is only ever gone on with, by `resume`.
+
+    `how_to_go_on` is said to somebody who stops it; by default the command with --resume.
+    """
     world = World.join()
     directory = RunDirectory(out or Path("runs") / Path(recipe).stem)
     reporter = Reporter(quiet=not world.leads)
@@ -28,6 +37,10 @@ def train(recipe: str | Path, changes: Sequence[str] = (), out: Path | None = No
         )
     if resume and not exists:
         raise ConfigError(f"{directory.path} holds no run to go on with: check the name, or start it without --resume")
+    if not exists and world.from_leader(float(directory.is_foreign())):
+        raise ConfigError(
+            f"{directory.path} holds files that no training wrote: choose an empty or a new directory with --out"
+        )
     loaded = _agreed(changes, directory) if exists else configs.load(recipe, changes)
     if exists and changes and world.leads:
         write_text(directory.config, loaded.to_yaml())
@@ -41,9 +54,8 @@ def train(recipe: str | Path, changes: Sequence[str] = (), out: Path | None = No
     try:
         training.run()
     except Interrupted:
-        reporter.say(
-            f"stopped at step {training.progress.step} and saved; go on with: {resume_command(recipe, directory.path)}"
-        )
+        how = how_to_go_on or f"saccade train {recipe} --out {directory.path} --resume"
+        reporter.say(f"stopped at step {training.progress.step} and saved; go on with: {how}")
         raise KeyboardInterrupt from None
     reporter.say(
         f"done: step {training.progress.step}, best at step {training.progress.best_step}; the run is {directory.path}"
@@ -56,12 +68,18 @@ def open_task(recipe: Recipe, directory: RunDirectory, reporter: Reporter, world
 
     It holds what the task chose from the data too, so everybody else reads it from there.
     """
-    if new and world.leads:
-        prepared: Task = task_class(recipe).prepare(recipe, directory.path, reporter.say)
-        write_text(directory.config, prepared.recipe.to_yaml())
-    world.wait()
-    if new and world.leads:
-        return prepared
+    if not new:
+        return _reopened(recipe, directory)
+    with world.leader_first():
+        if world.leads:
+            directory.begin()
+            prepared: Task = task_class(recipe).prepare(recipe, directory.path, reporter.say)
+            write_text(directory.config, prepared.recipe.to_yaml())
+            directory.is_ready()
+    return prepared if world.leads else _reopened(recipe, directory)
+
+
+def _reopened(recipe: Recipe, directory: RunDirectory) -> Task:
     return task_class(recipe).reopen(configs.load(directory.config, check_files=False), directory.path)
 
 
@@ -73,10 +91,6 @@ def task_class(recipe: Recipe) -> type[Task]:
         for value in vars(module).values()
         if isinstance(value, type) and value.__module__ == module.__name__ and hasattr(value, "objectives")
     )
-
-
-def resume_command(recipe: str | Path, path: Path) -> str:
-    return f"saccade train {recipe} --out {path} --resume"
 
 
 def _agreed(changes: Sequence[str], directory: RunDirectory) -> Recipe:
@@ -92,7 +106,7 @@ def _agreed(changes: Sequence[str], directory: RunDirectory) -> Recipe:
 
 def _announce(task: Task, training: Training, reporter: Reporter) -> None:
     if training.progress.finished:
-        reporter.say("this run is finished; to train further, raise train.steps")
+        reporter.say("this run is finished; to train further, raise train.steps, and train.minutes if it has any")
         return
     count = sum(parameter.numel() for parameter in task.model.parameters())
     dtype = str(training.dtype).removeprefix("torch.")

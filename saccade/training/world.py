@@ -1,7 +1,8 @@
 """One process or many: the same loop under `torchrun`. Each process computes its share of every batch; gradients are summed over all."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -32,6 +33,17 @@ class World:
     def wait(self) -> None:
         if self.size > 1:
             dist.barrier()
+
+    @contextmanager
+    def leader_first(self) -> Iterator[None]:
+        """Nobody leaves this block before the leader has, and nobody goes on if it failed: its error says why."""
+        try:
+            yield
+        except BaseException:
+            self.from_leader(1.0)
+            raise
+        if self.from_leader(0.0):
+            raise SystemExit(1)
 
     def sum_gradients(self, parameters: Sequence[nn.Parameter]) -> None:
         """Gradients of all processes, added up in one message. A process without a share of the batch has none and adds 0."""

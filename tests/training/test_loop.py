@@ -2,6 +2,8 @@
 
 import json
 import math
+import os
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -112,27 +114,73 @@ def test_an_interrupted_run_ends_with_the_same_bits(tmp_path, stop_at):
     ).read_bytes()
 
 
-def test_a_stop_signal_saves_and_the_run_goes_on_exactly(tmp_path):
-    import os
-    import signal
+class Interrupts(Line):
+    """Somebody presses Ctrl-C in the middle of a step."""
 
-    whole = training(tmp_path / "whole")
+    def __init__(self, at: int):
+        super().__init__()
+        self.at, self.losses = at, 0
+
+    def loss(self, work):
+        self.losses += 1
+        if self.losses == self.at:
+            os.kill(os.getpid(), signal.SIGINT)
+        return super().loss(work)
+
+
+@pytest.mark.parametrize("average", [0, 3])
+@pytest.mark.parametrize("step", [12, 14, 29])
+def test_a_stop_signal_saves_and_the_run_goes_on_exactly(tmp_path, step, average):
+    whole = training(tmp_path / "whole", average=average)
     whole.run()
-
-    class Interrupts(Line):
-        def loss(self, work):
-            if stopped.progress.step == 12:
-                os.kill(os.getpid(), signal.SIGINT)
-            return super().loss(work)
-
-    stopped = training(tmp_path / "stopped", Interrupts())
     with pytest.raises(Interrupted):
-        stopped.run()
-    again = training(tmp_path / "stopped")
+        training(tmp_path / "stopped", Interrupts(at=step), average=average).run()
+    again = training(tmp_path / "stopped", average=average)
     assert again.resume()
-    assert again.progress.step == 12
+    assert again.progress.step == step
     again.run()
     assert_same(weights(again), weights(whole))
+    models = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "stopped")]
+    assert models[0] == models[1]
+
+
+def test_a_stop_is_saved_beside_states_that_cannot_be_read(tmp_path):
+    training(tmp_path).run()
+    for path in (tmp_path / "state").iterdir():
+        path.write_bytes(b"junk")
+    again = training(tmp_path, Interrupts(at=3))
+    assert not again.resume()
+    with pytest.raises(Interrupted):
+        again.run()
+    state = RunDirectory(tmp_path).latest_state(print)
+    assert state is not None
+    assert state[1].step == 3
+
+
+def test_a_damaged_state_is_left_out_of_the_average(tmp_path):
+    training(tmp_path, steps=28, average=3).run()
+    states = sorted((tmp_path / "state").iterdir())
+    damaged = bytearray(states[-2].read_bytes())
+    damaged[-3] ^= 1  # of a weight or its optimiser
+    states[-2].write_bytes(damaged)
+    said: list[str] = []
+    assert len(RunDirectory(tmp_path).last_weights(3, said.append)) == 2
+    assert "left out of the average" in said[0]
+    longer = training(tmp_path, steps=35, average=3)
+    longer.resume()
+    assert longer.run().step == 35
+
+
+def test_weights_that_are_no_numbers_are_not_kept(tmp_path):
+    class Overflows(Line):
+        def validate(self):
+            with torch.no_grad():
+                self.model[0].weight.fill_(math.inf)
+            return Validation({}, 1.0)
+
+    with pytest.raises(NotFinite, match=r"no numbers any more at step 10 \(0\.weight\)"):
+        training(tmp_path, Overflows()).run()
+    assert not (tmp_path / "model.safetensors").exists()
 
 
 @pytest.mark.parametrize("damage", ["truncate", "flip", "empty"])
@@ -223,7 +271,7 @@ def test_the_average_of_checkpoints_is_their_mean(tmp_path):
 
     run = training(tmp_path, JudgesLate(), average=3)
     run.run()
-    saved = RunDirectory(tmp_path).last_weights(3)
+    saved = RunDirectory(tmp_path).last_weights(3, print)
     assert len(saved) == 3
     from safetensors.torch import load_file
 
