@@ -17,7 +17,7 @@ import json
 import os
 import unicodedata
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import zip_longest
@@ -60,8 +60,8 @@ class Report:
 
 
 def normalise(text: str, lowercase: bool = False) -> str:
-    """One form for what looks the same (Unicode NFC), without white space at the ends."""
-    return unicodedata.normalize("NFC", text.lower() if lowercase else text).strip()
+    """One form for what looks the same (Unicode NFC), in one line, without white space at the ends."""
+    return unicodedata.normalize("NFC", text.lower() if lowercase else text).strip().replace("\n", " ")
 
 
 def read_pairs(
@@ -82,11 +82,11 @@ def read_pairs(
 
 
 def every_pair(source: str | os.PathLike[str], target: str | os.PathLike[str] | None = None) -> list[Pair]:
-    """The pairs of such files as they stand, a pair for every line, empty ones too."""
+    """The pairs of such files, a pair for every line, empty ones too."""
     paths = [Path(path) for path in (source, target) if path is not None]
     for path in paths:
         _check_readable(path)
-    return list(_pairs_in(paths))
+    return [(normalise(one), normalise(other)) for one, other in _pairs_in(paths)]
 
 
 def _kept_pairs(paths: list[Path], lowercase: bool, report: Report) -> Iterator[Pair]:
@@ -167,24 +167,33 @@ def _check_readable(path: Path) -> None:
 
 
 def _lines(path: Path) -> Iterator[str]:
-    """Lines end at \\n and nowhere else: other separators of Unicode may stand inside a sentence. The \\r of an \\r\\n falls
-    away later, with all white space at the ends."""
-    number = 0
+    empty = True
     try:
         with path.open("rb") as raw, _unpacked(raw) as stream:
-            for number, line in enumerate(stream, 1):
-                if number == 1:
-                    line = line.removeprefix(b"\xef\xbb\xbf")
-                yield line.removesuffix(b"\n").decode("utf-8")
-    except UnicodeDecodeError as error:
-        byte = error.object[error.start]
-        raise UserError(f"{path}, line {number:,}: byte 0x{byte:02x} is not UTF-8; save the file as UTF-8.") from None
+            for line in decoded_lines(stream, str(path)):
+                empty = False
+                yield line
     except (EOFError, zlib.error, gzip.BadGzipFile):
         raise UserError(f"{path} is a damaged or cut-off gzip file; copy it again.") from None
     except OSError as error:
         raise UserError(f"{path} cannot be read ({error.strerror}); give a file that you may read.") from None
-    if number == 0:
+    if empty:
         raise UserError(f"{path} is empty; give a text file with one sentence per line.")
+
+
+def decoded_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
+    """Lines of UTF-8 text, with or without a BOM. They end at \\n and nowhere else: other separators of Unicode may stand inside a
+    sentence. The \\r of an \\r\\n falls away later, with all white space at the ends."""
+    for number, line in enumerate(stream, 1):
+        if number == 1:
+            line = line.removeprefix(b"\xef\xbb\xbf")
+        try:
+            yield line.removesuffix(b"\n").decode("utf-8")
+        except UnicodeDecodeError as error:
+            byte = error.object[error.start]
+            raise UserError(
+                f"{name}, line {number:,}: byte 0x{byte:02x} is not UTF-8; save the file as UTF-8."
+            ) from None
 
 
 def _unpacked(raw: io.BufferedReader) -> BinaryIO:

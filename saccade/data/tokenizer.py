@@ -85,6 +85,12 @@ class Tokenizer:
             raise UserError("A text holds bytes that are not UTF-8; give text that is encoded as UTF-8.") from None
         return [encoding.ids for encoding in encodings]
 
+    def spellings(self, text: str) -> list[str]:
+        """What stands in the text for each token of `encode`, also where the vocabulary does not know it."""
+        text = text.lower() if self.lowercase else text
+        encoding = self._engine.encode(text, add_special_tokens=False)
+        return [text[start:end] for start, end in encoding.offsets]
+
     def decode(self, ids: Iterable[int]) -> str:
         """The text up to the first <eos>. <pad> and <bos> are skipped, an <unk> stays to be seen."""
         kept = []

@@ -15,7 +15,6 @@ from saccade.data.axes import Tokens
 from saccade.data.batching import collate
 from saccade.data.phrasebook import Phrase, split_words
 from saccade.data.shards import TokenPairs
-from saccade.data.text import normalise
 from saccade.data.tokenizer import BOS, EOS, Tokenizer
 from saccade.errors import UserError
 from saccade.explain.alignment import corpus_alignment_error_rate, hard_alignment
@@ -24,6 +23,7 @@ from saccade.explain.merging import merge_words
 from saccade.tasks.translation import TranslationTask
 
 END, BEGIN = "<end>", "<begin>"
+TokenPair = tuple[list[int], list[int]]
 
 
 def look(
@@ -32,26 +32,39 @@ def look(
     """The maps of the attention modules whose name matches, for a sentence and its translation, by default the model's own."""
     if not source.strip():
         raise UserError("an empty sentence was given: there is nothing to look at; give some words")
-    if target is None:
-        target = task.predict([source])[0].text
-    pair = (normalise(source), normalise(target))
-    maps = replay(task, [pair], only, words)[0]
+    pair = _tokens_of(task, source, target)
+    maps = replay_tokens(task, [pair], only, words)[0]
     if not maps:
-        names = [each.name for each in replay(task, [pair])[0]]
+        names = [each.name for each in replay_tokens(task, [pair])[0]]
         if names:
             raise UserError(f"no attention of this model matches {only!r}: it has {', '.join(names)}")
         raise UserError("this model has no attention to look at (model.attention is none): train one that attends")
     return maps
 
 
-@torch.no_grad()
+def _tokens_of(task: TranslationTask, source: str, target: str | None) -> TokenPair:
+    """What the model read, and what it wrote: its text might be cut into other tokens than those it chose."""
+    (read,) = task.encode([source])
+    if target is not None:
+        return read, task.encode_targets([target])[0]
+    return read, task.predict([source])[0].hypotheses[0].tokens
+
+
 def replay(
     task: TranslationTask, pairs: Sequence[tuple[str, str]], only: str = "*", words: bool = True
 ) -> list[list[AttentionMap]]:
     """For each (source, target) the maps of the attention modules whose name matches `only`."""
+    tokens = [_tokens_of(task, source, target) for source, target in pairs]
+    return replay_tokens(task, tokens, only, words)
+
+
+@torch.no_grad()
+def replay_tokens(
+    task: TranslationTask, ids: Sequence[TokenPair], only: str = "*", words: bool = True
+) -> list[list[AttentionMap]]:
+    """The same for tokens."""
     task.model.eval()
     tokenizers = task.vocabularies
-    ids = [(tokenizers.source.encode(source), tokenizers.target.encode(target)) for source, target in pairs]
     batch = collate(TokenPairs.from_lists(ids), range(len(ids))).to(task.device)
     with record_attention(task.model, only) as recorded:
         encoded = task.model.encode(batch.source, batch.source_lengths)  # type: ignore[operator]

@@ -16,12 +16,12 @@ from saccade.errors import UserError
 
 class DecodeConfig(Config):
     search: Literal["greedy", "beam", "sample"] = "beam"
-    beam: int = Field(5, ge=1)
-    length_penalty: float = Field(1.0, description="beam: above 0 favours longer outputs")
+    beam: int = Field(5, ge=1, le=1000)
+    length_penalty: float = Field(1.0, ge=-10, le=10, description="beam: above 0 favours longer outputs")
     coverage_penalty: float = Field(
-        0.0, ge=0, description="beam: above 0 favours outputs that looked at all the source"
+        0.0, ge=0, le=100, description="beam: above 0 favours outputs that looked at all the source"
     )
-    best: int = Field(1, ge=1, description="how many outputs to give")
+    best: int = Field(1, ge=1, le=1000, description="how many outputs to give; greedy search has one")
     temperature: float = Field(1.0, gt=0)
     top_k: int | None = Field(None, ge=1)
     top_p: float = Field(1.0, gt=0, le=1)
@@ -60,6 +60,8 @@ def generate(
     if forced is not None:
         common["prefix"] = as_prefix(forced)
     if config.search == "greedy":
+        if config.best > 1:
+            raise UserError(f"{config.best} outputs are wanted and greedy search has one: use beam search or sampling")
         return [[hypothesis] for hypothesis in greedy_search(model, memory, begin, **common)]
     if config.search == "sample":
         sampling = SamplingConfig(config.best, config.temperature, config.top_k, config.top_p)

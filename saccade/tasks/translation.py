@@ -26,7 +26,7 @@ from saccade.data.phrasebook import Phrase
 from saccade.data.resegment import ResegmentedPairs
 from saccade.data.shards import TokenPairs
 from saccade.data.text import normalise
-from saccade.data.tokenizer import BOS, EOS, PAD
+from saccade.data.tokenizer import BOS, EOS, PAD, UNK
 from saccade.decoding import Hypothesis, score_targets
 from saccade.errors import UserError
 from saccade.layers.cross_entropy import linear_cross_entropy
@@ -56,6 +56,11 @@ class Config(BaseConfig):
                 "model.shared needs one vocabulary for both sides: set data.joint to true or model.shared to false"
             )
         bounded = {getattr(model, name, None) for name in ("positions", "score", "attention")} & {"learned", "location"}
+        if bounded and self.data.split_tokens:
+            raise ValueError(
+                f"data.split_tokens {self.data.split_tokens:g} makes sentences longer and {bounded.pop()} positions end at "
+                "model.longest: set data.split_tokens to 0 or take positions without an end"
+            )
         needed = max(self.data.longest, self.decode.longest) + 1  # the end or begin token
         if bounded and getattr(model, "longest", needed) < needed:
             raise ValueError(
@@ -174,7 +179,8 @@ class TranslationTask:
         )
         metrics = {"perplexity": self.perplexity(self.corpus.valid), "bleu": scores.bleu, "exact": scores.exact}
         samples = [f"{t.source} → {t.text}" for t in translations[:3]]
-        return Validation(metrics, scores.bleu, samples)
+        # Of equal BLEU (0 at first), the lower perplexity is the better one.
+        return Validation(metrics, scores.bleu - 1e-9 * min(metrics["perplexity"], 1e6), samples)
 
     @torch.no_grad()
     def perplexity(self, phrases: Sequence[Phrase]) -> float:
@@ -216,7 +222,7 @@ class TranslationTask:
         results = {row: nothing_from(sources[row]) for row in range(len(ids)) if not ids[row]}
         for start in range(0, len(order), config.batch):
             rows = order[start : start + config.batch]
-            forced = None if prefixes is None else [self.vocabularies.target.encode(prefixes[row]) for row in rows]
+            forced = None if prefixes is None else self.encode_targets([prefixes[row] for row in rows], known=True)
             memory, lengths = self._memory([ids[row] for row in rows])
             found = generate(self.stepper, memory, 2 * lengths + 20, config, forced, rows)
             for row, hypotheses in zip(rows, found, strict=True):
@@ -229,7 +235,7 @@ class TranslationTask:
         """log P(target | source) of given pairs, in all and per token, in the order given."""
         self.model.eval()
         sources = self.encode([source for source, _ in pairs])
-        targets = self.vocabularies.target.encode_batch([normalise(target) for _, target in pairs])
+        targets = self.encode_targets([target for _, target in pairs])
         results: list[Hypothesis] = []
         for start in range(0, len(pairs), self.recipe.decode.batch):
             part = slice(start, start + self.recipe.decode.batch)
@@ -250,6 +256,24 @@ class TranslationTask:
                 raise UserError(
                     f"a sentence of {len(tokens)} tokens was given and this model was trained for at most {self.recipe.data.longest} "
                     f"({source[:40]!r}…): split it into shorter sentences"
+                )
+        return ids
+
+    def encode_targets(self, targets: Sequence[str], known: bool = False) -> list[list[int]]:
+        """Tokens of given translations or their beginnings. `known`: all of them are words that the model can write."""
+        ids = self.vocabularies.target.encode_batch([normalise(target) for target in targets])
+        longest = max(self.recipe.data.longest, self.recipe.decode.longest)
+        for target, tokens in zip(targets, ids, strict=True):
+            if len(tokens) > longest:
+                raise UserError(
+                    f"a translation of {len(tokens)} tokens was given and this model writes at most {longest} "
+                    f"({target[:40]!r}…): give a shorter one"
+                )
+            if known and UNK in tokens:
+                words = self.vocabularies.target.spellings(normalise(target))
+                unknown = next(word for word, token in zip(words, tokens, strict=True) if token == UNK)
+                raise UserError(
+                    f"the translation shall begin with {target!r} and this model has no word {unknown!r}: use words of its training data"
                 )
         return ids
 
