@@ -36,7 +36,8 @@ def main() -> None:
         finally:
             sys.stdout.flush()
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+        if os.environ.get("RANK", "0") == "0":  # of several processes under torchrun, one speaks
+            print(f"error: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(130)
@@ -138,10 +139,10 @@ def list_recipes() -> None:
 
 @app.command(rich_help_panel=RECIPES)
 def check(recipe: RecipeArgument, changes: SetOption) -> None:
-    """Check a recipe and print all of its settings, defaults too."""
+    """Check a recipe and print all of its settings, defaults too, with what each may be and what it is for."""
     from saccade import config
 
-    print(config.load(recipe, changes).to_yaml(), end="")
+    print(config.explained(config.load(recipe, changes)), end="")
 
 
 @app.command(rich_help_panel=RECIPES)
@@ -198,12 +199,13 @@ def compare(
     from saccade import compare as comparing
 
     rows = comparing.compare(recipes, vary, changes, out)
+    comparing.save_table(rows, out / "compare.tsv")
     comparing.plot(rows, out / "compare.png", against)
     if as_json:
         _print_json([vars(row) for row in rows])
     else:
         _print_columns(comparing.columns(rows))
-    typer.echo(f"plot: {out / 'compare.png'}", err=True)
+    typer.echo(f"plot: {out / 'compare.png'}, table: {out / 'compare.tsv'}", err=True)
 
 
 @app.command(rich_help_panel=RUNS)
@@ -217,7 +219,7 @@ def predict(
     ] = None,
     search: SearchOption = None,
     beam: BeamOption = None,
-    best: Annotated[int, typer.Option(min=1, help="How many answers for each input.")] = 1,
+    best: Annotated[int, typer.Option(min=1, help="How many answers, a line each, for each input.")] = 1,
     length_penalty: LengthOption = None,
     coverage_penalty: CoverageOption = None,
     temperature: Annotated[
@@ -240,10 +242,11 @@ def predict(
 ) -> None:
     """Translate sentences, name or describe what is in pictures: a line in, a line out."""
     import saccade as library
+    from saccade.data.text import decoded_lines
 
-    lines = inputs or [line.rstrip("\n") for line in sys.stdin]
+    lines = inputs or [line.rstrip("\r") for line in decoded_lines(sys.stdin.buffer, "standard input")]
     settings = _given(
-        search=search or ("sample" if (temperature, top_k, top_p) != (None, None, None) else None),
+        search=_search(search, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed),
         beam=beam,
         length_penalty=length_penalty,
         coverage_penalty=coverage_penalty,
@@ -263,7 +266,11 @@ def predict(
         _print_json([answer.to_dict() for answer in answers])
         return
     for answer in answers:
-        for line in answer.lines():
+        given = answer.lines()
+        for line in [
+            *given,
+            *[""] * (best - len(given)),
+        ]:  # as many lines for each input, so that they can be told apart
             print(line)
 
 
@@ -408,6 +415,15 @@ def _pixel(text: str) -> tuple[int, int]:
     if not (row.strip().isdigit() and column.strip().isdigit()):
         raise ConfigError(f"--pixel {text!r} must be ROW,COLUMN, for example --pixel 12,20")
     return int(row), int(column)
+
+
+def _search(given: str | None, **sampling: float | None) -> str | None:
+    """How to search: settings that only sampling has ask for it."""
+    wanted = [name for name, value in sampling.items() if value is not None]
+    if wanted and given not in (None, "sample"):
+        option = wanted[0].replace("_", "-")
+        raise ConfigError(f"--{option} is for sampling and --search is {given}: leave one of them out")
+    return "sample" if wanted else given
 
 
 def _given(**settings: object) -> dict[str, object]:

@@ -54,7 +54,7 @@ def compare(recipes: Sequence[str], vary: Sequence[str], changes: Sequence[str],
         if not result.exists():
             recipe, own = plans[path]
             exists = RunDirectory(path).config.exists()
-            train(recipe, [] if exists else own, path, resume=exists)
+            train(recipe, [] if exists else own, path, exists, how_to_go_on="the same `saccade compare` again")
             write_text(result, json.dumps(asdict(_measure(settings, path))))
         rows.append(Row(**json.loads(result.read_text(encoding="utf-8"))))
     return rows
@@ -83,16 +83,22 @@ def combinations(vary: Sequence[str], fixed: dict[str, list[str]] | None = None)
     choices = dict(fixed or {})
     for each in vary:
         place, equals, values = each.partition("=")
-        if not equals or not place or not all(values.split(",")):
+        several = _outside_brackets(values)
+        if not equals or not place or not all(several):
             raise ConfigError(
                 f"--vary {each!r} must be PLACE=VALUE,VALUE,..., for example --vary model.attention=none,additive"
             )
-        choices[place] = values.split(",")
+        choices[place] = several
     if not choices:
         raise ConfigError(
             "there is nothing to compare: give several recipes, or --vary PLACE=VALUE,VALUE such as --vary model.attention=none,additive"
         )
     return [dict(zip(choices, values, strict=True)) for values in itertools.product(*choices.values())]
+
+
+def _outside_brackets(values: str) -> list[str]:
+    """ "1,[2,3]" → "1", "[2,3]"."""
+    return re.split(r",(?![^\[\]]*\])", values)
 
 
 def _measure(settings: dict[str, str], path: Path) -> Row:
@@ -104,6 +110,7 @@ def _measure(settings: dict[str, str], path: Path) -> Row:
         "parameters": float(sum(parameter.numel() for parameter in run.task.model.parameters())),
         f"{unit}/s": speeds[len(speeds) // 2],
         "minutes": max(line["seconds"] for line in lines if "seconds" in line) / 60,
+        "loss": next(line["loss"] for line in reversed(lines) if "loss" in line),
     }
     if hasattr(run.task, "example"):
         costs["MFLOP"] = _operations(run) / 1e6
@@ -130,6 +137,13 @@ def columns(rows: Sequence[Row]) -> list[tuple[str, list[str]]]:
         for heading in headings:
             table.append((heading, [_cell([getattr(row, kind).get(heading) for row in group]) for group in groups]))
     return table
+
+
+def save_table(rows: Sequence[Row], path: Path) -> None:
+    """The same, tab-separated."""
+    table = columns(rows)
+    lines = [[heading for heading, _ in table], *zip(*(cells for _, cells in table), strict=True)]
+    write_text(path, "".join("\t".join(line) + "\n" for line in lines))
 
 
 def _by_setting(rows: Sequence[Row]) -> list[list[Row]]:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, create_model
 
-from saccade.config_errors import Means, Sources, listed, sentences, together
+from saccade.config_errors import Means, Sources, listed, meaning, sentences, together
 from saccade.errors import ConfigError
 from saccade.files import expanded
 from saccade.recipe_files import (
@@ -30,6 +30,7 @@ from saccade.recipe_files import (
     format_place,
     nearest,
     nearest_file,
+    parse,
     parse_override,
     quoted,
     read,
@@ -117,6 +118,18 @@ class Recipe(Config):
     def to_yaml(self) -> str:
         """The recipe written out in full; `load` reads it back to an equal one."""
         return dump(_escaped(self.to_dict()))
+
+
+def explained(recipe: Recipe) -> str:
+    """The recipe written out in full, each setting with what it may be and what it is for; still YAML that `load` reads."""
+    text = recipe.to_yaml()
+    lines = text.splitlines()
+    _, numbers = parse(text, "recipe")
+    for place, number in numbers.items():
+        words = meaning(type(recipe), place) if len(place) > 1 and place != ("model", "name") else ""
+        if words:
+            lines[number - 1] = f"{lines[number - 1]:<34}  # {words}"
+    return "".join(f"{line}\n" for line in lines)
 
 
 def load(

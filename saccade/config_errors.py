@@ -31,6 +31,31 @@ _BOUNDS = {
 }
 
 
+# What other tools call a setting of ours.
+_ELSEWHERE = {
+    "lr": ("rate",),
+    "learning_rate": ("rate",),
+    "epochs": ("steps",),
+    "max_steps": ("steps",),
+    "max_updates": ("steps",),
+    "warmup_steps": ("warmup",),
+    "early_stopping": ("patience",),
+    "batch_size": ("batch_tokens", "batch"),
+    "max_tokens": ("batch_tokens",),
+    "max_length": ("longest",),
+    "vocab_size": ("vocabulary",),
+    "beam_size": ("beam",),
+    "num_beams": ("beam",),
+    "d_model": ("width", "hidden"),
+    "hidden_size": ("hidden", "width"),
+    "num_layers": ("layers",),
+    "num_heads": ("heads",),
+    "ffn_dim": ("feed_forward",),
+    "max_grad_norm": ("clip",),
+    "noam": ("inverse-square-root",),
+}
+
+
 @dataclass(frozen=True)
 class Means:
     """Stands in `Annotated[...]` of a type to say in an error what the type takes."""
@@ -53,6 +78,7 @@ class Kind:
 
     annotation: Any
     metadata: tuple[Any, ...] = ()
+    purpose: str = ""
 
 
 def sentences(
@@ -114,7 +140,8 @@ def _near_value(value: Any, kinds: Sequence[Kind]) -> str:
     if isinstance(value, float) and value.is_integer() and any(kind.annotation is int for kind in kinds):
         return str(int(value))
     choices = [str(choice) for kind in kinds for choice in _choices(kind.annotation)]
-    return nearest(value, choices) if isinstance(value, str) else ""
+    ours = [name for name in _ELSEWHERE.get(value, ()) if name in choices] if isinstance(value, str) else []
+    return ours[0] if ours else nearest(value, choices) if isinstance(value, str) else ""
 
 
 def _meant(recipe: type[BaseModel], place: Place) -> str:
@@ -125,7 +152,8 @@ def _meant(recipe: type[BaseModel], place: Place) -> str:
         parent = parent[:-1]
     beside = [name for *before, name in known if tuple(before) == parent]
     same = [format_place(other) for other in known if other[-1] == place[-1] and len(other) > 1]
-    near = nearest(place[len(parent)], beside)
+    ours = [name for name in _ELSEWHERE.get(str(place[-1]), ()) if name in beside]
+    near = ours[0] if ours else nearest(place[len(parent)], beside)
     meant = format_place((*parent, near)) if near else ""
     if same:
         meant = same[0]
@@ -159,7 +187,7 @@ def _kinds_at(model: type[BaseModel], place: Place) -> list[Kind]:
 def _inside(kind: Kind, part: str | int) -> list[Kind]:
     if _is_model(kind.annotation):
         field = kind.annotation.model_fields.get(part)
-        return [Kind(field.annotation, tuple(field.metadata))] if field else []
+        return [Kind(field.annotation, tuple(field.metadata), field.description or "")] if field else []
     origin, arguments = get_origin(kind.annotation), get_args(kind.annotation)
     if origin is dict:
         return [Kind(arguments[1])]
@@ -178,6 +206,16 @@ def _branches(kind: Kind) -> list[Kind]:
     if get_origin(annotation) in (Union, types.UnionType):
         return [branch for member in get_args(annotation) for branch in _branches(Kind(member, metadata))]
     return [Kind(annotation, metadata)]
+
+
+def meaning(recipe: type[BaseModel], place: Place) -> str:
+    """What a setting is for and what it may be; nothing of a group of settings or an item of a list."""
+    kinds = _kinds_at(recipe, place)
+    if any(_is_model(branch.annotation) for kind in kinds for branch in _branches(kind)) or isinstance(place[-1], int):
+        return ""
+    words = " or ".join(dict.fromkeys(_words(kind) for kind in kinds))
+    purpose = next((kind.purpose for kind in kinds if kind.purpose), "")
+    return f"{purpose} ({words})" if purpose else words
 
 
 def _words(kind: Kind) -> str:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -18,6 +19,9 @@ import saccade as library
 from saccade.config import find_recipe, load, recipes
 from saccade.errors import ConfigError, UserError
 from saccade.training.start import train
+
+ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
 
 
 def settings(values):
@@ -64,6 +68,25 @@ def test_lines_of_stdin_come_back_as_lines(tiny_run, saccade):
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.split("\n")) == 4
     assert json.loads(saccade("predict", tiny_run, "--json", stdin="1 2 3\n\n4 5\n").stdout)[2]["source"] == "4 5"
+
+
+def test_stdin_is_read_as_files_are(tiny_run):
+    """UTF-8 with a BOM, lines that end at \\n alone, and a bad byte is told with its line."""
+    command = [sys.executable, "-m", "saccade", "predict", str(tiny_run), "--json"]
+    strict = {**ONE_THREAD, "PYTHONIOENCODING": "utf-8"}
+    done = subprocess.run(
+        command, input="\ufeff1 2\r\n3\x0b4 \r 5\n".encode(), capture_output=True, env=strict, timeout=300
+    )
+    assert [answer["source"] for answer in json.loads(done.stdout)] == ["1 2", "3\x0b4 \r 5"]
+    bad = subprocess.run(command, input=b"1\n\xff\n", capture_output=True, env=strict, timeout=300)
+    assert bad.returncode == 1
+    assert bad.stderr == b"error: standard input, line 2: byte 0xff is not UTF-8; save the file as UTF-8.\n"
+
+
+def test_every_input_has_as_many_lines(tiny_run, saccade):
+    done = saccade("predict", tiny_run, "1 2 3", "", "4", "--best", "3")
+    assert len(done.stdout.split("\n")) == 10
+    assert done.stdout.split("\n")[3:6] == ["", "", ""]
 
 
 def test_another_model_is_one_line_away(tmp_path):
@@ -113,6 +136,8 @@ def test_look_writes_by_the_ending(tiny_run, tmp_path, ending):
         (["train", "digits-rnn", "--out", "RUN"], 2, "--resume"),
         (["train", "digits-rnn", "--out", "RUN", "--resume", "--set", "model.hidden=32"], 2, "model.hidden=32"),
         (["train", "translation"], 2, "data.source"),
+        (["train", "digits-rnn", "--set", "train.lr=0.1"], 2, "did you mean train.rate?"),
+        (["train", "digits-rnn", "--set", "train.schedule=noam"], 2, "did you mean inverse-square-root?"),
         (["train", "digits-rnn", "--out", "nothing", "--resume"], 2, "no run to go on with"),
         (["train", "digits-rnn", "--out", "/proc/x"], 1, "/proc/x cannot be made a directory"),
         (["train", "digit-rnn"], 2, "digits-rnn"),
@@ -122,6 +147,13 @@ def test_look_writes_by_the_ending(tiny_run, tmp_path, ending):
         (["train", "digits-rnn", "--set", "model.attention=location", "--set", "model.longest=3"], 2, "model.longest"),
         (["train", "digits-rnn", "--out", "RUN", "--resume", "--set", "train.seed=2"], 2, "train.seed=2"),
         (["evaluate", "RUN", "--split", "train"], 2, "train"),
+        (["predict", "RUN", "1", "--search", "greedy", "--best", "2"], 1, "greedy search has one"),
+        (["predict", "RUN", "1", "--search", "beam", "--top-k", "2"], 2, "--top-k is for sampling"),
+        (["predict", "RUN", "1", "--length-penalty", "1000"], 1, "length_penalty = 1000"),
+        (["predict", "RUN", "1", "--prefix", "1 zebra"], 1, "no word 'zebra'"),
+        (["predict", "RUN", "1", "--prefix", "1 " * 300], 1, "300 tokens"),
+        (["look", "RUN", "1", "--target", "1 " * 300], 1, "300 tokens"),
+        (["look", "RUN", "1 " * 300, "--target", "1"], 1, "300 tokens"),
     ],
 )
 def test_a_mistake_is_one_sentence_and_no_traceback(tiny_run, saccade, arguments, code, words, tmp_path):
@@ -132,42 +164,77 @@ def test_a_mistake_is_one_sentence_and_no_traceback(tiny_run, saccade, arguments
     assert list(tmp_path.iterdir()) == []
 
 
-def test_killed_at_any_moment_it_resumes_to_the_same_bits(tmp_path, tiny_settings, saccade):
-    more = ["train.steps=40", "train.checkpoint_every=5", "train.validate_every=20", "model.dropout=0.3"]
-    steps = [*tiny_settings, *more]
+def test_killed_again_and_again_it_resumes_to_the_same_bits(tmp_path, tiny_settings, saccade):
+    more = ["train.steps=60", "train.checkpoint_every=5", "train.validate_every=20", "train.average=3"]
+    steps = [*tiny_settings, *more, "model.dropout=0.3"]
     whole = saccade("train", "digits-rnn", *settings(steps), "--out", "whole", cwd=tmp_path)
     assert whole.returncode == 0, whole.stderr
-    command = [sys.executable, "-m", "saccade", "train", "digits-rnn", *settings(steps), "--out", "killed"]
-    process = subprocess.Popen(
-        command, cwd=tmp_path, stderr=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"}
-    )
-    while not list((tmp_path / "killed" / "state").glob("*.safetensors")) and process.poll() is None:
-        time.sleep(0.002)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    train = [sys.executable, "-m", "saccade", "train", "digits-rnn", "--out", "killed"]
+    start, newest = [*train, *settings(steps)], ""
+    for moment in (0.0, 0.007, 0.02):  # seconds after a state was written: in the middle of other work each time
+        process = subprocess.Popen(start, cwd=tmp_path, stderr=subprocess.DEVNULL, env=ONE_THREAD)
+        while (now := newest_state(tmp_path / "killed")) == newest and process.poll() is None:
+            time.sleep(0.002)
+        time.sleep(moment)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        start, newest = [*train, "--resume"], now
     again = saccade("train", "digits-rnn", "--out", "killed", "--resume", cwd=tmp_path)
     assert again.returncode == 0, again.stderr
     first, second = (load_file(sorted((tmp_path / name / "state").glob("*"))[-1]) for name in ("whole", "killed"))
     assert first.keys() == second.keys()
     assert all(first[name].equal(second[name]) for name in first)
-    assert (tmp_path / "whole" / "model.safetensors").read_bytes() == (
-        tmp_path / "killed" / "model.safetensors"
-    ).read_bytes()
+    models = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "killed")]
+    assert models[0] == models[1]
+
+
+def newest_state(run: Path) -> str:
+    return max((path.name for path in (run / "state").glob("*.safetensors")), default="")
+
+
+def test_check_explains_every_setting_and_stays_a_recipe(tmp_path, saccade):
+    done = saccade("check", "digits-rnn", "--set", "train.rate=0.5")
+    assert "steps: " in done.stdout
+    assert "# stop after this many updates (a whole number, at least 1)" in done.stdout
+    assert "rate: 0.5" in done.stdout
+    (tmp_path / "mine.yaml").write_text(done.stdout)
+    assert load(tmp_path / "mine.yaml") == load("digits-rnn", ["train.rate=0.5"])
+
+
+def test_a_directory_with_other_files_is_left_alone(tmp_path, tiny_settings, saccade):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "tokenizer.json").write_text("precious")
+    done = saccade("train", "digits-rnn", *settings(tiny_settings), "--out", "mine", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "mine holds files that no training wrote" in done.stderr
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["tokenizer.json"]
+    assert (tmp_path / "mine" / "tokenizer.json").read_text() == "precious"
+
+
+def test_a_run_that_was_killed_while_its_data_were_prepared_starts_again(tmp_path, tiny_settings, saccade):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / ".unready").write_text("")
+    (tmp_path / "run" / "tokenizer.json").write_text("half")
+    done = saccade("train", "digits-rnn", *settings(tiny_settings), "--out", "run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "run" / ".unready").exists()
+
+
+def test_of_two_processes_one_says_what_is_wrong_with_the_data(tmp_path):
+    (tmp_path / "a.en").write_text("one\ntwo\n")
+    (tmp_path / "a.fr").write_text("un\n")
+    command = [*TORCHRUN, "-m", "saccade", "train", "translation", *settings(["data.source=a.en", "data.target=a.fr"])]
+    done = subprocess.run(command, cwd=tmp_path, env=ONE_THREAD, capture_output=True, text=True, timeout=300)
+    assert done.returncode
+    assert done.stderr.count("error: ") == 1
+    assert "Connection closed" not in done.stderr
 
 
 def test_two_processes_train_as_one(tmp_path, tiny_settings):
     steps = [*tiny_settings, "model.dropout=0.0", "train.log_every=1"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    torchrun = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc_per_node=2",
-    ]
-    for name, start in (("one", [sys.executable]), ("two", torchrun)):
+    for name, start in (("one", [sys.executable]), ("two", TORCHRUN)):
         command = [*start, "-m", "saccade", "train", "digits-rnn", *settings(steps), "--out", name]
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+        done = subprocess.run(command, cwd=tmp_path, env=ONE_THREAD, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr
     losses = {}
     for name in ("one", "two"):
@@ -185,6 +252,7 @@ def test_compare_makes_a_table_and_goes_on_where_it_was(tmp_path, tiny_settings,
     assert rows[0][0] == "model.attention"
     assert [row[0] for row in rows[1:]] == ["none", "dot"]
     assert (tmp_path / "c" / "compare.png").exists()
+    assert (tmp_path / "c" / "compare.tsv").read_text() == done.stdout
     weights = (tmp_path / "c" / "model.attention=none" / "model.safetensors").stat().st_mtime_ns
     again = saccade(*command, cwd=tmp_path)
     assert again.stdout == done.stdout
