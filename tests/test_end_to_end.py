@@ -366,8 +366,13 @@ def test_every_recipe_is_checked_whole(monkeypatch, tmp_path):
             (tmp_path / needed).touch()
     own = tmp_path / "x.txt"
     own.touch()
+    files = {
+        "translation": [f"data.source={own}"],
+        "images": [f"data.train={own}"],
+        "captions": [f"data.images={own}", f"data.captions={own}"],
+    }
     for name, description in recipes():
-        recipe = load(name, {"translation": [f"data.source={own}"], "images": [f"data.train={own}"]}.get(name, []))
+        recipe = load(name, files.get(name, []))
         assert recipe.description == description
         assert load(_written(tmp_path, recipe)).to_dict() == recipe.to_dict()
 

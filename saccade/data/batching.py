@@ -115,6 +115,10 @@ class PairBatch:
     def to(self, device: torch.device | str) -> "PairBatch":
         return PairBatch(**{each.name: getattr(self, each.name).to(device) for each in fields(self)})
 
+    def twice(self) -> "PairBatch":
+        """All pairs, and all of them again."""
+        return PairBatch(**{each.name: torch.cat([getattr(self, each.name)] * 2) for each in fields(self)})
+
 
 class _Pairs(Protocol):
     def __getitem__(self, index: int, /) -> tuple[Array, Array]: ...

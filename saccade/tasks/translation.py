@@ -29,6 +29,7 @@ from saccade.data.text import normalise
 from saccade.data.tokenizer import BOS, EOS, PAD, UNK
 from saccade.decoding import Hypothesis, score_targets
 from saccade.errors import UserError
+from saccade.layers.consistency import consistent_cross_entropy
 from saccade.layers.cross_entropy import linear_cross_entropy
 from saccade.tasks.generate import DecodeConfig, as_prefix, generate
 from saccade.tasks.scores import TranslationScores, score_translations
@@ -37,6 +38,9 @@ from saccade.tasks.task import Loss, Objective, Validation, device, trainable
 
 class ObjectiveConfig(BaseConfig):
     label_smoothing: float = Field(0.1, ge=0, lt=1)
+    consistency: float = Field(
+        0.0, ge=0, description="R-Drop: how much two readings with other dropout must agree; 5 is usual, twice the time"
+    )
     reinforce: float = Field(1.0, ge=0, description="hard attention: weight of the REINFORCE term")
 
 
@@ -125,7 +129,8 @@ class TranslationTask:
 
     def objectives(self) -> list[Objective]:
         reinforced = getattr(self.recipe.model, "selection", "soft") == "hard"
-        loss_is_more = reinforced or self.recipe.objective.label_smoothing > 0
+        objective = self.recipe.objective
+        loss_is_more = reinforced or objective.label_smoothing > 0 or objective.consistency > 0
         shown = ("cross-entropy",) if loss_is_more else ()
         return [Objective("loss", trainable([self.model]), self._loss, shown)]
 
@@ -149,8 +154,14 @@ class TranslationTask:
         return f"{len(work)} pairs, the first: {first!r}"
 
     def _loss(self, batch: PairBatch) -> Loss:
+        smoothing, consistency = self.recipe.objective.label_smoothing, self.recipe.objective.consistency
+        if consistency:
+            batch = batch.twice()
         readouts, words, log_prob = self._readouts(batch)
-        total, nll = linear_cross_entropy(readouts, self.output, words, self.recipe.objective.label_smoothing)
+        if consistency:
+            total, nll = consistent_cross_entropy(readouts, self.output, words, smoothing, consistency)
+        else:
+            total, nll = linear_cross_entropy(readouts, self.output, words, smoothing)
         if log_prob.dim():
             advantage = nll.mean() - nll
             total = total - self.recipe.objective.reinforce * (advantage * log_prob[batch.target_out != PAD]).sum()
