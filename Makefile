@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test lint types imports unit bench clean help
+.PHONY: demo test lint types imports unit bench peers clean help
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-8s %s\n", $$1, $$2}'
@@ -38,6 +38,14 @@ unit: $(READY)  ## pytest
 bench: $(READY)  ## measure speed and memory beside torch's own layers; writes benchmarks/results
 	@$(BIN)/python -m benchmarks.attention
 	@$(BIN)/python -m benchmarks.local2d
+
+peers: $(READY)  ## measure training beside other libraries; with RUN=directory decoding and start-up, too
+	@$(BIN)/python -m pip install --quiet --editable '.[peers]'
+	@# JoeyNMT asks for versions that nobody else wants; it works without.
+	@$(BIN)/python -m pip install --quiet --no-deps joeynmt subword-nmt
+	@for each in training recurrent vision; do $(BIN)/python -m benchmarks.$$each || exit 1; done
+	@test -z "$(RUN)" || for each in decoding startup; do $(BIN)/python -m benchmarks.$$each $(RUN) || exit 1; done
+	@$(BIN)/python -m benchmarks.picture
 
 clean:  ## remove the environment and everything built
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -25,16 +25,35 @@ RESULTS = Path(__file__).parent / "results"
 
 def interleaved(variants: Mapping[str, Callable[[], object]], repeats: int = 5) -> dict[str, float]:
     """Median seconds of each variant. All run once to warm up, then `repeats` rounds, each round in the other direction."""
+    return {name: statistics.median(times) for name, times in rounds(variants, repeats).items()}
+
+
+def rounds(
+    variants: Mapping[str, Callable[[], object]], repeats: int = 5, clock: Callable[[], float] = time.perf_counter
+) -> dict[str, list[float]]:
+    """The seconds of each variant in every round, by `clock`, so that ratios can be taken within a round."""
     seconds: dict[str, list[float]] = {name: [] for name in variants}
     for run in variants.values():
         run()
     for repeat in range(repeats):
         for name in list(variants)[:: 1 if repeat % 2 == 0 else -1]:
             gc.collect()
-            start = time.perf_counter()
+            start = clock()
             variants[name]()
-            seconds[name].append(time.perf_counter() - start)
-    return {name: statistics.median(times) for name, times in seconds.items()}
+            seconds[name].append(clock() - start)
+    return seconds
+
+
+def times_faster(seconds: Mapping[str, Sequence[float]], name: str, than: str) -> float:
+    """How many times less time `name` takes: the median over the rounds of the ratio within each."""
+    return statistics.median(
+        theirs / ours for ours, theirs in zip(seconds[name], seconds[than], strict=True) if ours > 0
+    )
+
+
+def clock_for(busy: bool) -> Callable[[], float]:
+    """Wall time; on a machine that is busy with other things, the processor time of this process instead."""
+    return time.process_time if busy else time.perf_counter
 
 
 def peak_memory(function: str, *arguments: object) -> int:
