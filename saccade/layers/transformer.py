@@ -3,16 +3,17 @@
     post-norm (as published)   x ← norm(x + dropout(f(x)))
     pre-norm (Xiong 2020)      x ← x + dropout(f(norm(x)))
 
-Axis legend: B batch, N length, S source length, D model size.
+Axis legend: B batch, N length (a step: hypotheses), S source length, D model size, W hypotheses of a sentence.
 """
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from saccade.attention import CAUSAL, Memory, MultiHead
+from saccade.layers.decoder_cache import Past
 from saccade.layers.dropout import Dropout
 
 Norm = Literal["pre", "post"]
@@ -85,16 +86,6 @@ class EncoderLayer(nn.Module):
         return self.around_feed_forward(x, self.feed_forward)
 
 
-class LayerMemory(NamedTuple):
-    """What a decoder layer has seen: its own past (none before the first step) and the source."""
-
-    past: Memory | None
-    source: Memory
-
-    def rows(self, index: Tensor) -> "LayerMemory":
-        return LayerMemory(None if self.past is None else self.past.rows(index), self.source.rows(index))
-
-
 class DecoderLayer(nn.Module):
     def __init__(
         self,
@@ -112,26 +103,22 @@ class DecoderLayer(nn.Module):
         self.around_cross_attention = RESIDUALS[norm](self_attention.size, dropout)
         self.around_feed_forward = RESIDUALS[norm](self_attention.size, dropout)
 
-    def start(self, source: Tensor) -> LayerMemory:
-        return LayerMemory(None, self.cross_attention.remember(source))
-
     def forward(self, x: Tensor, source: Memory, visible: Tensor | None) -> Tensor:
         """All positions at once, none of which sees a later one."""
         x = self.around_self_attention(x, lambda h: self.self_attention(h, band=CAUSAL).context)
         return self._after_self_attention(x, source, visible)
 
-    def step(self, x: Tensor, memory: LayerMemory, visible: Tensor | None, position: int) -> tuple[Tensor, LayerMemory]:
-        """The next position (B, 1, D), with everything before it in memory."""
-        seen = memory.past
+    def step(self, x: Tensor, past: Past, number: int, source: Memory, visible: Tensor | None, width: int) -> Tensor:
+        """The next position (N, 1, D) of the layer with this number; `width` hypotheses in a row look at the same source."""
+        position = past.length
 
         def attend(h: Tensor) -> Tensor:
-            nonlocal seen
-            new = self.self_attention.remember(h, first_key=position)
-            seen = new if seen is None else seen.then(new)
+            seen = past.write(number, self.self_attention.remember(h, first_key=position))
             return self.self_attention.recall(h, seen, first_query=position).context
 
         x = self.around_self_attention(x, attend)
-        return self._after_self_attention(x, memory.source, visible), LayerMemory(seen, memory.source)
+        together = x.view(-1, width, x.shape[-1])  # (B, W, D)
+        return self._after_self_attention(together, source, visible).view_as(x)
 
     def _after_self_attention(self, x: Tensor, source: Memory, visible: Tensor | None) -> Tensor:
         x = self.around_cross_attention(x, lambda h: self.cross_attention.recall(h, source, visible=visible).context)

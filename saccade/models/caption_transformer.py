@@ -77,7 +77,7 @@ class CaptionTransformer(Captioner):
         return self.word_logits(readout.squeeze(1)), state
 
     def select(self, state: State, rows: Tensor) -> State:
-        return replace(state, layers=tuple(layer.rows(rows) for layer in state.layers), visible=state.visible[rows])
+        return state.rows(rows)
 
     def _embed(self, words: Tensor, first: int) -> Tensor:
         embedded = self.target_embedding(words) * self.scale  # (B, T) -> (B, T, E)

@@ -18,13 +18,13 @@ from torch import Tensor, nn
 from saccade.attention import Learned, MultiHead, Rotary, Score, Sinusoidal, all_scores, padding
 from saccade.config import Config as BaseConfig
 from saccade.layers.choices import ScoreName
+from saccade.layers.decoder_cache import Past, State
 from saccade.layers.dropout import Dropout
 from saccade.layers.transformer import (
     Activation,
     DecoderLayer,
     EncoderLayer,
     FeedForward,
-    LayerMemory,
     Norm,
     feed_forward,
 )
@@ -100,15 +100,6 @@ class Encoded:
     visible: Tensor  # (B, 1, S)
 
 
-@dataclass(frozen=True)
-class State:
-    """Where decoding stands. Every tensor has the hypotheses as its first axis."""
-
-    layers: tuple[LayerMemory, ...]
-    visible: Tensor
-    position: int = 0
-
-
 class Encoder(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
@@ -138,7 +129,8 @@ class Decoder(nn.Module):
         self.norm = nn.LayerNorm(sizes.width) if config.norm == "pre" else nn.Identity()
 
     def start(self, encoded: Encoded) -> State:
-        return State(tuple(_layer(layer).start(encoded.annotations) for layer in self.layers), encoded.visible)
+        source = tuple(_layer(layer).cross_attention.remember(encoded.annotations) for layer in self.layers)
+        return State(Past(len(self.layers)), source, encoded.visible)
 
     def forward(self, y: Tensor, encoded: Encoded) -> Tensor:
         for layer in self.layers:
@@ -146,11 +138,10 @@ class Decoder(nn.Module):
         return self.norm(y)
 
     def step(self, y: Tensor, state: State) -> tuple[Tensor, State]:
-        memories = []
-        for layer, memory in zip(self.layers, state.layers, strict=True):
-            y, after = _layer(layer).step(y, memory, state.visible, state.position)
-            memories.append(after)
-        return self.norm(y), replace(state, layers=tuple(memories), position=state.position + 1)
+        past = state.past.begin_step()
+        for number, (layer, source) in enumerate(zip(self.layers, state.source, strict=True)):
+            y = _layer(layer).step(y, past, number, source, state.visible, state.width)
+        return self.norm(y), replace(state, past=past.end_step())
 
 
 class Transformer(nn.Module):
@@ -193,7 +184,7 @@ class Transformer(nn.Module):
         return self.output(readout.squeeze(1)), state
 
     def select(self, state: State, rows: Tensor) -> State:
-        return replace(state, layers=tuple(layer.rows(rows) for layer in state.layers), visible=state.visible[rows])
+        return state.rows(rows)
 
     def _embed(self, words: Tensor, positions: nn.Module | None, first: int) -> Tensor:
         words = words * self.scale

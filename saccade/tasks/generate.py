@@ -102,7 +102,7 @@ class CoverageStepper:
     def step(self, token: Tensor, state: Covered) -> tuple[Tensor, Covered]:
         with record_attention(self.model, "decoder.*") as seen:
             logits, after = self.model.step(token, state.state)
-        over_source = [_one_row(calls[-1]) for name, calls in seen.items() if "self" not in name]
+        over_source = [_rows(calls[-1]) for name, calls in seen.items() if "self" not in name]
         if not over_source:
             raise UserError(
                 "this model has no attention, so nothing is covered: set decode.coverage_penalty to 0, or train one that attends"
@@ -116,6 +116,6 @@ class CoverageStepper:
         return state.coverage
 
 
-def _one_row(weights: Tensor) -> Tensor:
-    """Weights of a single query, (B, 1, S) or (B, H, 1, S), as (B, S)."""
-    return weights.squeeze(-2) if weights.dim() == 3 else weights.squeeze(-2).mean(1)
+def _rows(weights: Tensor) -> Tensor:
+    """Weights of one query of each hypothesis, (B, W, S) or (B, H, W, S), as (B · W, S)."""
+    return (weights if weights.dim() == 3 else weights.mean(1)).flatten(0, 1)
