@@ -59,7 +59,7 @@ class Recording(Mapping[str, list[Tensor]]):
 
 
 class _Uncompiled:
-    """Compiled models run uncompiled from the first recording to the end of the last: the compiler has one stance for all threads."""
+    """Compiled models run uncompiled from the first user to the end of the last: the compiler has one stance for all threads."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -80,7 +80,7 @@ class _Uncompiled:
                 self._stance.close()
 
 
-_uncompiled = _Uncompiled()
+uncompiled = _Uncompiled()
 _watching: ContextVar[tuple[Recording, ...]] = ContextVar("saccade_watching", default=())
 
 
@@ -92,7 +92,7 @@ def record_attention(model: nn.Module, only: str = "*") -> Iterator[Recording]:
         if fnmatchcase(name, only):
             names.setdefault(id(module), name)
     recording = Recording(names)
-    with _uncompiled:
+    with uncompiled:
         token = _watching.set((*_watching.get(), recording))
         try:
             yield recording

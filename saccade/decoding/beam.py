@@ -18,7 +18,7 @@ Axes: B sentences not yet done, W beginnings followed of each (1 at first, then 
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -47,6 +47,30 @@ class BeamConfig:
             raise ConfigError(f"coverage_penalty is {self.coverage_penalty}: it must be 0 (none) or above.")
 
 
+class Considered(NamedTuple):
+    """The candidates of one step, best first; all but `sentence` are (B, C). A log-probability of -inf is no candidate."""
+
+    length: int  # tokens written, this one included
+    sentence: Tensor  # (B,)
+    parent: Tensor  # the node that each goes on from
+    node: Tensor  # its own, where it goes on or has ended; ROOT where it is given up here
+    token: Tensor
+    token_log_prob: Tensor
+    log_prob: Tensor
+    score: Tensor
+    ended: Tensor  # True: left the beam with this score
+
+
+class Observer(Protocol):
+    """Somebody who looks over the shoulder of a search. Nothing is computed for one who is not there."""
+
+    def considered(self, step: Considered) -> None: ...
+
+    def decided(self, results: list[list[tuple[float, int]]]) -> None:
+        """The scores and nodes of each sentence's hypotheses, best first."""
+        ...
+
+
 @torch.no_grad()
 def beam_search(
     stepper: Stepper[State],
@@ -58,11 +82,13 @@ def beam_search(
     pad: int,
     longest: Tensor | int,
     prefix: Prefix | None = None,
+    observer: Observer | None = None,
 ) -> list[list[Hypothesis]]:
     """The `config.best` best hypotheses per sentence, best first; fewer only if the model allows no more.
 
     `begin` (B,) is the token each sentence starts from; it says how many sentences there are and where tokens live.
     `longest` is the most tokens an output may have, eos included, for all or per sentence (B,).
+    `observer` is told every candidate of every step, and the outcome.
     """
     if config.coverage_penalty and not isinstance(stepper, TracksCoverage):
         raise ConfigError(
@@ -72,7 +98,7 @@ def beam_search(
     constraints = Constraints.of(begin, eos, pad, longest, prefix)
     if len(begin) == 0:
         return []
-    beam = _Beam(config, constraints)
+    beam = _Beam(config, constraints, observer)
     state, token = stepper.start(memory), begin
     length = 0
     while True:
@@ -83,6 +109,8 @@ def beam_search(
             penalty = config.coverage_penalty * coverage_term(stepper.coverage(state)).cpu().double()
         rows = beam.advance(log_probs_of(logits), penalty, length)
         if len(rows) == 0:
+            if observer is not None:
+                observer.decided(beam.results)
             return beam.hypotheses()
         state = select_rows(stepper, state, rows, len(logits), begin.device)
         token = beam.token.flatten().to(begin.device)
@@ -101,8 +129,8 @@ def coverage_term(coverage: Tensor) -> Tensor:
 class _Beam:
     """The books of a search: who is followed, who has ended. On the CPU in double precision; the tensors are small."""
 
-    def __init__(self, config: BeamConfig, constraints: Constraints) -> None:
-        self.config, self.constraints = config, constraints
+    def __init__(self, config: BeamConfig, constraints: Constraints, observer: Observer | None = None) -> None:
+        self.config, self.constraints, self.observer = config, constraints, observer
         count = len(constraints.limit)
         self.sentence = torch.arange(count)  # (B,) the sentences not yet done
         self.token = torch.empty(count, 1, dtype=torch.long)  # (B, W) last token of each beginning
@@ -146,8 +174,20 @@ class _Beam:
         onward = onward.where(self.log_prob > -torch.inf, onward[:, :1])
         self.token = token.gather(1, onward)
         self.node = self.paths.add(parent_node.gather(1, onward), self.token, token_log_prob.gather(1, onward))
+        if self.observer is not None:
+            own = node.where(accepted, Paths.ROOT) if accepted.any() else torch.full_like(token, Paths.ROOT)
+            own = self._numbered(own, onward)
+            self.observer.considered(
+                Considered(length, self.sentence, parent_node, own, token, token_log_prob, total, score, accepted)
+            )
         rows = torch.arange(len(place)).unsqueeze(1) * width + parent.gather(1, onward)
         return rows[self._release(score.gather(1, onward), length)].flatten()
+
+    def _numbered(self, node: Tensor, onward: Tensor) -> Tensor:
+        """`node` (B, C) with the numbers of those that go on; a place that nobody fills changes nothing."""
+        filled = self.log_prob > -torch.inf
+        own = self.node.where(filled, self.node[:, :1]).where(filled[:, :1], node.gather(1, onward))
+        return node.scatter(1, onward, own)
 
     def _candidates(self, log_probs: Tensor, forced: Tensor | None) -> tuple[Tensor, Tensor]:
         """The best next tokens of each beginning: log-probabilities and tokens, both (B, W, C)."""

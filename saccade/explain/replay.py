@@ -71,7 +71,7 @@ def replay_tokens(
         task.model.read(encoded, batch.target_in)  # type: ignore[operator]
     joined = {name: recorded.joined(name) for name in recorded}
     return [
-        [_map(name, weights[row], source, target, tokenizers, words) for name, weights in joined.items()]
+        [labelled(name, weights[row], source, target, tokenizers, words) for name, weights in joined.items()]
         for row, (source, target) in enumerate(ids)
     ]
 
@@ -108,7 +108,7 @@ def _links(attention: AttentionMap, phrase: Phrase) -> set[tuple[int, int]]:
     return hard_alignment(attention.averaged().weights[0, :-1, :-1])
 
 
-def _map(
+def labelled(
     name: str, weights: Tensor, source: list[int], target: list[int], tokenizers: Any, words: bool
 ) -> AttentionMap:
     """One example's weights (H, Q, K) or (Q, K) without padding, with words along both sides."""

@@ -20,6 +20,7 @@ from starlette.exceptions import HTTPException
 
 from saccade import __version__
 from saccade.errors import UserError
+from saccade.serve import exploring
 from saccade.serve.guard import Access, Guard
 from saccade.serve.limits import Limits
 from saccade.serve.messages import (
@@ -31,7 +32,9 @@ from saccade.serve.messages import (
     LookQuestion,
     PredictQuestion,
     Runs,
+    SearchQuestion,
     StreamQuestion,
+    WhatIfQuestion,
 )
 from saccade.serve.metrics import Metrics
 from saccade.serve.served import Served
@@ -55,6 +58,9 @@ _REFUSALS: dict[int | str, dict[str, Any]] = {
     }.items()
 }
 _log = logging.getLogger("saccade.serve")
+
+Told = dict[str, Any] | Exception | None
+"""A message of a run that writes, what went wrong, or the end."""
 
 
 class Answer(JSONResponse):
@@ -104,8 +110,11 @@ class Asking:
             raise Busy(f"there was no answer within {self.limits.seconds:g} seconds: ask for less at a time") from None
 
     async def lines(self, run: TextRun, question: StreamQuestion) -> AsyncIterator[bytes]:
-        """What a run tells while it writes, a line of JSON each. It stops when nobody listens any more."""
-        loop, told, left = asyncio.get_running_loop(), asyncio.Queue[dict[str, Any] | None](), False
+        """What a run tells while it writes, a line of JSON each. It stops when nobody listens any more.
+
+        What goes wrong before the first line is raised, and so has a status of its own; after that it is a line.
+        """
+        loop, told, left = asyncio.get_running_loop(), asyncio.Queue[Told](), False
 
         def tell(message: dict[str, Any]) -> None:
             if left:
@@ -118,23 +127,38 @@ class Asking:
                     run.stream(each, tell)
             except Stopped:
                 pass
-            except UserError as error:
-                loop.call_soon_threadsafe(told.put_nowait, {"error": str(error)})
-            except Exception:
-                _log.exception("a stream failed")
-                loop.call_soon_threadsafe(told.put_nowait, {"error": "something went wrong here; the log says what"})
+            except Exception as error:
+                loop.call_soon_threadsafe(told.put_nowait, error)
             finally:
                 loop.call_soon_threadsafe(told.put_nowait, None)
             return [None] * len(questions)
 
         self.worker.submit(work, question, self.limits.seconds)
+        begun = False
         try:
-            while (message := await asyncio.wait_for(told.get(), self.limits.seconds)) is not None:
+            while (message := await self._in_time(told)) is not None:
+                if isinstance(message, Exception):
+                    if not begun:
+                        raise message
+                    yield as_json({"error": _sentence(message)}) + b"\n"
+                    return
                 yield as_json(message) + b"\n"
-        except asyncio.TimeoutError:
-            yield as_json({"error": "there was no answer in time: ask again in a moment"}) + b"\n"
+                begun = True
         finally:
             left = True
+
+    async def _in_time(self, told: "asyncio.Queue[Told]") -> Told:
+        try:
+            return await asyncio.wait_for(told.get(), self.limits.seconds)
+        except asyncio.TimeoutError:
+            return Busy("there was no answer in time: ask again in a moment")
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, UserError | Busy):
+        return str(error)
+    _log.error("a stream failed", exc_info=error)
+    return "something went wrong here; the log says what"
 
 
 def create_app(runs: Mapping[str, Served], limits: Limits | None = None, access: Access | None = None) -> FastAPI:
@@ -190,8 +214,7 @@ def _add_questions(app: FastAPI, asking: Asking) -> None:
             async for line in lines:
                 yield line
 
-        status = 422 if first.startswith(b'{"error"') else 200
-        return StreamingResponse(all_lines(), status, media_type="application/x-ndjson")
+        return StreamingResponse(all_lines(), media_type="application/x-ndjson")
 
     @app.post("/api/look", summary="What was attended to: maps of weights")
     async def look(question: LookQuestion) -> Response:
@@ -211,6 +234,16 @@ def _add_questions(app: FastAPI, asking: Asking) -> None:
     @app.post("/api/calculation", summary="How one attention weight came about")
     async def calculation(question: CalculationQuestion) -> Response:
         return Answer(await asking.one(asking.text_run(question).calculate, question))
+
+    @app.post("/api/search", summary="The beam search behind a translation, as a tree")
+    async def search(question: SearchQuestion) -> Response:
+        run = asking.text_run(question)
+        return Answer(await asking.one(lambda each: exploring.search(run, each), question))
+
+    @app.post("/api/what-if", summary="The translation if the model had looked elsewhere, or lost a head")
+    async def what_if(question: WhatIfQuestion) -> Response:
+        run = asking.text_run(question)
+        return Answer(await asking.one(lambda each: exploring.what_if(run, each), question))
 
 
 def _add_state(app: FastAPI, asking: Asking, metrics: Metrics) -> None:

@@ -68,6 +68,45 @@ class CalculationQuestion(Message):
     words: bool = Field(True, description="whether query and key count words or the model's own tokens")
 
 
+class SearchQuestion(Message):
+    run: str | None = None
+    text: str
+    prefix: str = Field(
+        "", description="words that the translation must begin with, such as a branch that was given up"
+    )
+    beam: int | None = Field(None, ge=1, le=12, description="how many beginnings are followed side by side")
+    best: int = Field(1, ge=1, le=12, description="how many translations the search is for")
+    length_penalty: float | None = Field(None, ge=-5, le=5)
+
+
+class Turn(Message):
+    """While one word is begun, all attention lies on another one."""
+
+    step: int = Field(ge=0, le=100_000, description="which word of the target is begun, counted from 0")
+    onto: int = Field(ge=0, le=100_000, description="which word of the text is looked at, counted from 0")
+    map: str | None = Field(
+        None, max_length=200, description="one attention to the source by its name; all unless given"
+    )
+    head: int | None = Field(None, ge=0, le=1000, description="one head; all unless given")
+
+
+class Cut(Message):
+    """One head passes nothing on."""
+
+    map: str = Field(max_length=200, description="the name of an attention module, as /api/look gives it")
+    head: int = Field(ge=0, le=1000)
+
+
+class WhatIfQuestion(Message):
+    run: str | None = None
+    text: str
+    target: str | None = Field(None, description="the translation to start from; the model's own unless given")
+    words: bool = Field(True, description="whether steps count words or the model's own tokens")
+    interventions: list[Turn | Cut] = Field(
+        max_length=50, description="in the order in which they were made; the words before the last one's step stay"
+    )
+
+
 class Error(BaseModel):
     error: str = Field(description="one sentence: what was given, what is allowed, what to do")
 

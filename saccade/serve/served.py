@@ -5,6 +5,7 @@ Everything here runs in the worker's thread. Pictures are always decoded from th
 
 import binascii
 import io
+import math
 from abc import ABC, abstractmethod
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
@@ -20,9 +21,12 @@ from saccade.attention import Attend, LocalSelfAttention2d
 from saccade.data.axes import Axis, Grid
 from saccade.data.image_decoding import open_image
 from saccade.data.scatter import scattered
+from saccade.data.tokenizer import EOS, Tokenizer
+from saccade.decoding import Hypothesis
 from saccade.errors import UserError
 from saccade.explain import glimpses, seeing
 from saccade.explain.maps import AttentionMap, labels
+from saccade.explain.replay import END
 from saccade.layers.windows import WindowAttention
 from saccade.models.glimpse import GlimpseNetwork
 from saccade.run import Run
@@ -30,6 +34,7 @@ from saccade.serve.limits import Limits
 from saccade.serve.messages import FigureQuestion, LookQuestion, PredictQuestion, RunInfo
 
 _EXAMPLES = 6
+_SETTINGS = ("search", "beam", "length_penalty", "temperature", "top_k", "top_p", "seed")
 
 
 class Served(ABC):
@@ -88,8 +93,8 @@ class Served(ABC):
         return [_shown(each) for each in maps]
 
 
-class ImageRun(Served):
-    """Pictures in, classes out, with the attention over the picture or the path of the glimpses."""
+class PictureReader(Served):
+    """What runs that read pictures share."""
 
     reads = "image"
 
@@ -98,52 +103,9 @@ class ImageRun(Served):
             raise UserError(
                 f"the run {self.name} reads pictures: give `image`, a picture file in base64, and no `text`"
             )
-        self._picture(question.image)
+        self.picture(question.image)
 
-    def examples(self) -> list[str]:
-        task = self.run.task
-        held_out = task.images.valid
-        places = np.linspace(0, max(len(held_out) - 1, 0), min(_EXAMPLES, len(held_out))).astype(int)
-        return [_data_address(_framed(task, held_out.pixels[place])) for place in places]
-
-    def predict(self, questions: Sequence[PredictQuestion]) -> list[dict[str, Any]]:
-        pictures = [self._picture(str(question.image)) for question in questions]
-        answers = self.run.task.predict(pictures, best=questions[0].best)
-        return [{"run": self.name, "classes": answer.to_dict()["classes"]} for answer in answers]
-
-    def look(self, question: LookQuestion) -> dict[str, Any]:
-        task, picture = self.run.task, self._picture(str(question.image))
-        if isinstance(task.model, GlimpseNetwork):
-            path = glimpses.see(task, picture)
-            seen = np.clip(path.picture * 255, 0, 255).round().astype(np.uint8)
-            answer, maps = task.predict([picture])[0], [path.attention_map()]
-            extra = {"glimpses": path.to_dict()["glimpses"]}
-        elif not self.attends():
-            seen, answer, maps, extra = task.picture(picture).transpose(1, 2, 0), task.predict([picture])[0], [], {}
-        else:
-            sight = seeing.see(task, picture, question.pixel, question.only)
-            seen, answer, maps, extra = sight.picture, sight.answer, sight.maps, {}
-        rows, columns = seen.shape[:2]
-        shown = {"rows": rows, "columns": columns, "address": _data_address(seen)}
-        return {
-            "run": self.name,
-            "classes": answer.to_dict()["classes"],
-            "picture": shown,
-            "maps": self.shown(maps),
-            **extra,
-        }
-
-    def figure(self, question: FigureQuestion) -> bytes:
-        from saccade.explain import glimpse_figure, overlay  # matplotlib takes a second to load
-
-        task, picture = self.run.task, self._picture(str(question.image))
-        if isinstance(task.model, GlimpseNetwork):
-            path = glimpses.see(task, picture)
-            return (glimpse_figure.png if question.format == "png" else glimpse_figure.svg)(path)
-        sight = seeing.see(task, picture, question.pixel, question.only)
-        return (overlay.png if question.format == "png" else overlay.svg)(sight)
-
-    def _picture(self, encoded: str) -> Image.Image:
+    def picture(self, encoded: str) -> Image.Image:
         """The picture, its size checked before a pixel is decoded."""
         _, comma, after = encoded.partition(",")
         try:
@@ -159,11 +121,60 @@ class ImageRun(Served):
         return picture
 
 
+class ImageRun(PictureReader):
+    """Pictures in, classes out, with the attention over the picture or the path of the glimpses."""
+
+    def examples(self) -> list[str]:
+        task = self.run.task
+        held_out = task.images.valid
+        return [data_address(_framed(task, held_out.pixels[place])) for place in spread(len(held_out))]
+
+    def predict(self, questions: Sequence[PredictQuestion]) -> list[dict[str, Any]]:
+        pictures = [self.picture(str(question.image)) for question in questions]
+        answers = self.run.task.predict(pictures, best=questions[0].best)
+        return [{"run": self.name, "classes": answer.to_dict()["classes"]} for answer in answers]
+
+    def look(self, question: LookQuestion) -> dict[str, Any]:
+        task, picture = self.run.task, self.picture(str(question.image))
+        if isinstance(task.model, GlimpseNetwork):
+            path = glimpses.see(task, picture)
+            seen = np.clip(path.picture * 255, 0, 255).round().astype(np.uint8)
+            answer, maps = task.predict([picture])[0], [path.attention_map()]
+            extra = {"glimpses": path.to_dict()["glimpses"]}
+        elif not self.attends():
+            seen, answer, maps, extra = task.picture(picture).transpose(1, 2, 0), task.predict([picture])[0], [], {}
+        else:
+            sight = seeing.see(task, picture, question.pixel, question.only)
+            seen, answer, maps, extra = sight.picture, sight.answer, sight.maps, {}
+        return {
+            "run": self.name,
+            "classes": answer.to_dict()["classes"],
+            "picture": shown_picture(seen),
+            "maps": self.shown(maps),
+            **extra,
+        }
+
+    def figure(self, question: FigureQuestion) -> bytes:
+        from saccade.explain import glimpse_figure, overlay  # matplotlib takes a second to load
+
+        task, picture = self.run.task, self.picture(str(question.image))
+        if isinstance(task.model, GlimpseNetwork):
+            path = glimpses.see(task, picture)
+            return (glimpse_figure.png if question.format == "png" else glimpse_figure.svg)(path)
+        sight = seeing.see(task, picture, question.pixel, question.only)
+        return (overlay.png if question.format == "png" else overlay.svg)(sight)
+
+
 def open_runs(paths: Sequence[Path], limits: Limits) -> dict[str, Served]:
     """Every run under the name of its directory; a second one of the same name gets a number."""
+    from saccade.serve.captions import CaptionRun
     from saccade.serve.translations import TextRun
 
-    kinds: dict[str, Callable[[str, Run, Limits], Served]] = {"translation": TextRun, "classify": ImageRun}
+    kinds: dict[str, Callable[[str, Run, Limits], Served]] = {
+        "translation": TextRun,
+        "classify": ImageRun,
+        "caption": CaptionRun,
+    }
     runs: dict[str, Served] = {}
     for path in paths:
         run = Run(path)
@@ -177,6 +188,35 @@ def open_runs(paths: Sequence[Path], limits: Limits) -> dict[str, Served]:
             name, number = f"{base}-{number}", number + 1
         runs[name] = kinds[run.recipe.task](name, run, limits)
     return runs
+
+
+def settings_of(question: PredictQuestion) -> dict[str, Any]:
+    """What a question says about the search; to name a temperature is to ask for a sample."""
+    settings = {name: getattr(question, name) for name in _SETTINGS if getattr(question, name) is not None}
+    if question.search is None and (question.temperature, question.top_k, question.top_p) != (None, None, None):
+        settings["search"] = "sample"
+    return settings
+
+
+def word_probabilities(tokenizer: Tokenizer, hypothesis: Hypothesis) -> list[dict[str, Any]]:
+    """Every word with the product of its pieces' probabilities, the end included where it was reached."""
+    tokens = [*hypothesis.tokens, EOS] if hypothesis.finished else hypothesis.tokens
+    words = [END if word == "<eos>" else word for word in tokenizer.words(tokens)]
+    log_probs = [0.0] * len(words)
+    for group, value in zip(tokenizer.word_groups(tokens), hypothesis.token_log_probs, strict=False):
+        log_probs[group] += value
+    return [{"text": word, "probability": math.exp(value)} for word, value in zip(words, log_probs, strict=True)]
+
+
+def written(text: str, hypothesis: Hypothesis, tokenizer: Tokenizer) -> dict[str, Any]:
+    """One output of a search as JSON."""
+    return {
+        "text": text,
+        "score": hypothesis.score,
+        "log_prob": hypothesis.log_prob,
+        "finished": hypothesis.finished,
+        "words": word_probabilities(tokenizer, hypothesis),
+    }
 
 
 def map_figure(maps: Sequence[AttentionMap], question: FigureQuestion, title: str) -> bytes:
@@ -211,7 +251,18 @@ def _framed(task: Any, pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return frames[0].permute(1, 2, 0).byte().numpy()
 
 
-def _data_address(pixels: NDArray[np.uint8]) -> str:
+def spread(count: int) -> list[int]:
+    """Some of `count` held-out examples, from the first to the last."""
+    return [int(place) for place in np.linspace(0, max(count - 1, 0), min(_EXAMPLES, count))]
+
+
+def shown_picture(pixels: NDArray[np.uint8]) -> dict[str, Any]:
+    """Pixels (H, W, C) as the page gets them."""
+    rows, columns = pixels.shape[:2]
+    return {"rows": rows, "columns": columns, "address": data_address(pixels)}
+
+
+def data_address(pixels: NDArray[np.uint8]) -> str:
     """Pixels (H, W), (H, W, 1) or (H, W, 3) as a PNG in a data: address."""
     written = io.BytesIO()
     Image.fromarray(pixels[..., 0] if pixels.ndim == 3 and pixels.shape[2] == 1 else pixels).save(written, "PNG")

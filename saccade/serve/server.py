@@ -20,6 +20,7 @@ def serve(
         import uvicorn
 
         from saccade.serve.app import create_app
+        from saccade.serve.patience import Impatient
     except ImportError:
         raise UserError("serving needs fastapi and uvicorn: pip install 'saccade[serve]'") from None
     from saccade.serve.guard import Access
@@ -31,12 +32,13 @@ def serve(
     listening = _listen(host, port)
     limits = Limits()
     runs = open_runs(paths, limits)
+    listening.listen(1024)  # whoever reads the address below may ask at once
     app = create_app(runs, limits, Access(token=token) if local else Access(hosts=None, token=token))
     shown = f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{listening.getsockname()[1]}/"
     print(f"{', '.join(runs)} at {address}{f'#token={token}' if token else ''} (stop with Ctrl-C)", file=sys.stderr)
     config = uvicorn.Config(
-        app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=60
+        app, http=Impatient, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=60
     )
     with listening:
         uvicorn.Server(config).run(sockets=[listening])

@@ -11,8 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from saccade.data.batching import collate
-from saccade.data.shards import TokenPairs
 from saccade.data.text import normalise
 from saccade.data.tokenizer import BOS, EOS, PAD, Tokenizer
 from saccade.decoding import Hypothesis
@@ -20,6 +18,7 @@ from saccade.decoding.constraints import Constraints
 from saccade.decoding.walk import walk
 from saccade.errors import UserError
 from saccade.explain import replay
+from saccade.explain.searching import encoded, room
 from saccade.serve.calculation import calculation
 from saccade.serve.messages import (
     AlternativesQuestion,
@@ -29,11 +28,10 @@ from saccade.serve.messages import (
     PredictQuestion,
     StreamQuestion,
 )
-from saccade.serve.served import Served, map_figure
+from saccade.serve.served import Served, map_figure, settings_of, word_probabilities, written
 from saccade.tasks.generate import generate
 from saccade.tasks.translation import TranslationTask
 
-_SETTINGS = ("search", "beam", "length_penalty", "temperature", "top_k", "top_p", "seed")
 _LONGEST_WORD = 12  # pieces of an alternative
 
 
@@ -53,7 +51,7 @@ class TextRun(Served):
         return task
 
     @property
-    def _writes(self) -> Tokenizer:
+    def writes(self) -> Tokenizer:
         return self.task.vocabularies.target
 
     def check(self, question: Any) -> None:
@@ -76,26 +74,16 @@ class TextRun(Served):
     # Predicting
 
     def predict(self, questions: Sequence[PredictQuestion]) -> list[dict[str, Any]]:
-        first = questions[0]
-        settings = {name: getattr(first, name) for name in _SETTINGS if getattr(first, name) is not None}
-        sampling = first.temperature, first.top_k, first.top_p
-        if first.search is None and sampling != (None, None, None):
-            settings["search"] = "sample"
-        prefixes = [self._target(question.prefix)[0] for question in questions]
+        settings = settings_of(questions[0])
+        prefixes = [self.target(question.prefix)[0] for question in questions]
         texts = [str(question.text) for question in questions]
-        found = self.task.predict(texts, prefixes if any(prefixes) else None, best=first.best, **settings)
+        found = self.task.predict(texts, prefixes if any(prefixes) else None, best=questions[0].best, **settings)
         return [
             {
                 "run": self.name,
                 "source": each.source,
                 "translations": [
-                    {
-                        "text": text,
-                        "score": hypothesis.score,
-                        "log_prob": hypothesis.log_prob,
-                        "finished": hypothesis.finished,
-                        "words": self._word_probabilities(hypothesis),
-                    }
+                    written(text, hypothesis, self.writes)
                     for text, hypothesis in zip(each.lines(), each.hypotheses, strict=True)
                 ],
             }
@@ -106,41 +94,32 @@ class TextRun(Served):
     def stream(self, question: StreamQuestion, tell: Callable[[dict[str, Any]], None]) -> None:
         """Greedy, and every word told as soon as it is written. `tell` may raise Stopped to end it."""
         (source,) = self.task.encode([question.text])
-        forced = self._target(question.prefix)[1]
+        forced = self.target(question.prefix)[1]
         self.task.model.eval()
-        memory = self._read([source])
-        written: list[int] = []
+        memory = encoded(self.task, [source])
+        so_far: list[int] = []
 
         def choose(log_probs: Tensor, rows: Tensor, position: int) -> Tensor:
             token = log_probs.argmax(-1)
             if position < len(forced):
                 token = torch.full_like(token, forced[position])
             if int(token) != EOS:
-                written.append(int(token))
-                tell({"text": self._writes.decode(written).strip(), "probability": float(log_probs[0, token[0]].exp())})
+                so_far.append(int(token))
+                tell({"text": self.writes.decode(so_far).strip(), "probability": float(log_probs[0, token[0]].exp())})
             return token
 
         begin = torch.tensor([BOS], device=self.task.device)
-        limit = min(2 * (len(source) + 1) + 20, self.task.recipe.decode.longest)
+        limit = room(self.task, source)
         (hypothesis,) = walk(self.task.stepper, memory, begin, choose, Constraints.of(begin, EOS, PAD, limit, None))
-        text = self._writes.decode(hypothesis.tokens).strip()
+        text = self.writes.decode(hypothesis.tokens).strip()
         tell({"done": True, "text": text, "log_prob": hypothesis.log_prob, "finished": hypothesis.finished})
-
-    def _word_probabilities(self, hypothesis: Hypothesis) -> list[dict[str, Any]]:
-        """Every word with the product of its pieces' probabilities, the end included where it was reached."""
-        tokens = [*hypothesis.tokens, EOS] if hypothesis.finished else hypothesis.tokens
-        words = [replay.END if word == "<eos>" else word for word in self._writes.words(tokens)]
-        log_probs = [0.0] * len(words)
-        for group, value in zip(self._writes.word_groups(tokens), hypothesis.token_log_probs, strict=False):
-            log_probs[group] += value
-        return [{"text": word, "probability": math.exp(value)} for word, value in zip(words, log_probs, strict=True)]
 
     # Looking
 
     def look(self, question: LookQuestion) -> dict[str, Any]:
         """The maps, and every word of the translation with its probability."""
         source = str(question.text)
-        target = self._target(self.task.predict([source])[0].text if question.target is None else question.target)[0]
+        target = self.target(self.task.predict([source])[0].text if question.target is None else question.target)[0]
         self.task.encode([source])
         maps = replay.look(self.task, source, target, question.words, question.only) if self.attends() else []
         (scored,) = self.task.score([(source, target)])
@@ -149,13 +128,13 @@ class TextRun(Served):
             "source": source,
             "target": target,
             "log_prob": scored.log_prob,
-            "words": self._word_probabilities(scored),
+            "words": word_probabilities(self.writes, scored),
             "maps": self.shown(maps),
         }
 
     def figure(self, question: FigureQuestion) -> bytes:
         source = str(question.text)
-        target = None if question.target is None else self._target(question.target)[0]
+        target = None if question.target is None else self.target(question.target)[0]
         self.task.encode([source])
         return map_figure(replay.look(self.task, source, target, question.words, question.only), question, source)
 
@@ -164,15 +143,15 @@ class TextRun(Served):
         """The likeliest words in the place of one word of the target, given the words before it."""
         task = self.task
         (source,) = task.encode([question.text])
-        target = self._target(question.target)[1]
-        groups = self._writes.word_groups([*target, EOS])
+        target = self.target(question.target)[1]
+        groups = self.writes.word_groups([*target, EOS])
         if not source or question.word > groups[-1]:
             raise UserError(
                 f"word {question.word} was asked for, and there are {groups[-1] + 1}: count from 0, the end included"
             )
         before = target[: groups.index(question.word)]
         task.model.eval()
-        memory = self._read([source])
+        memory = encoded(self.task, [source])
         readouts, _ = task.stepper.read(memory, torch.tensor([[BOS, *before]], device=task.device))
         log_probs = task.output(readouts[0, -1]).double().log_softmax(-1)
         values, tokens = log_probs.topk(min(question.best + 4, len(log_probs)))
@@ -190,7 +169,7 @@ class TextRun(Served):
     ) -> Iterator[dict[str, Any]]:
         going = [token for token, _ in firsts if token != EOS]
         if going:
-            memory = self._read([source] * len(going))
+            memory = encoded(self.task, [source] * len(going))
             config = self.task.recipe.decode.with_changes({"search": "greedy", "longest": len(before) + _LONGEST_WORD})
             limit = torch.full((len(going),), len(before) + _LONGEST_WORD)
             found = generate(self.task.stepper, memory, limit, config, [[*before, token] for token in going])
@@ -201,20 +180,20 @@ class TextRun(Served):
                 yield {"text": replay.END, "probability": math.exp(value), "prefix": None}
 
     def _alternative(self, hypothesis: Hypothesis, start: int) -> dict[str, Any]:
-        groups = self._writes.word_groups(hypothesis.tokens)
+        groups = self.writes.word_groups(hypothesis.tokens)
         stop = start + 1
         while stop < len(groups) and groups[stop] == groups[start]:
             stop += 1
         own = hypothesis.tokens[start:stop]
         probability = math.exp(sum(hypothesis.token_log_probs[start:stop]))
-        prefix = self._writes.decode(hypothesis.tokens[:stop]).strip()
-        return {"text": self._writes.decode(own).strip(), "probability": probability, "prefix": prefix}
+        prefix = self.writes.decode(hypothesis.tokens[:stop]).strip()
+        return {"text": self.writes.decode(own).strip(), "probability": probability, "prefix": prefix}
 
     def calculate(self, question: CalculationQuestion) -> dict[str, Any]:
         """One weight. Of words, the pair of pieces with the largest weight between them."""
         task = self.task
         (source,) = task.encode([question.text])
-        target = self._target(question.target)[1]
+        target = self.target(question.target)[1]
         (found,) = [each for each in self._pieces(question) if each.name == question.map] or [None]
         if found is None:
             raise UserError(f"this model has no attention called {question.map!r}: /api/look names them")
@@ -238,26 +217,20 @@ class TextRun(Served):
         pair = (normalise(question.text), normalise(question.target))
         return replay.replay(self.task, [pair], words=False)[0]
 
-    def _read(self, sources: list[list[int]]) -> Any:
-        """Sources (tokens) as the model encodes them."""
-        pairs = TokenPairs.from_lists([(tokens, ()) for tokens in sources])
-        batch = collate(pairs, range(len(sources))).to(self.task.device)
-        return self.task.stepper.encode(batch.source, batch.source_lengths)
-
     def _groups(self, name: str, source: list[int], target: list[int]) -> tuple[list[int], list[int]]:
         """Which word each piece belongs to, along both sides of a map."""
         of_source = self.task.vocabularies.source.word_groups([*source, EOS])
-        of_target = self._writes.word_groups([*target, EOS])
+        of_target = self.writes.word_groups([*target, EOS])
         if "self" not in name:
             return of_target, of_source
         if name.startswith("encoder"):
             return of_source, of_source
-        return of_target, self._writes.word_groups([BOS, *target])
+        return of_target, self.writes.word_groups([BOS, *target])
 
-    def _target(self, text: str) -> tuple[str, list[int]]:
+    def target(self, text: str) -> tuple[str, list[int]]:
         """A text on the target side and its tokens; too long a one is refused."""
         text = normalise(text)
-        tokens, recipe = self._writes.encode(text), self.task.recipe
+        tokens, recipe = self.writes.encode(text), self.task.recipe
         longest = max(recipe.decode.longest, getattr(recipe.model, "longest", 0) - 1)  # learned positions end there
         if len(tokens) > longest:
             raise UserError(

@@ -4,6 +4,7 @@ import socket
 import threading
 import time
 from base64 import b64encode
+from contextlib import contextmanager
 
 import pytest
 from PIL import Image
@@ -49,6 +50,10 @@ TRANSFORMER += [
     "decode.valid_sentences=3",
     "decode.longest=40",
 ]
+CAPTIONS = ["data.examples=60", "train.steps=30", "train.validate_every=30", "train.threads=1", "train.precision=fp32"]
+CAPTIONS += ["train.warmup=2", "train.rate=0.01"]
+CAPTIONS += ["model.encoder.width=8", "model.embedding=16", "model.hidden=16", "model.attention=8"]
+CAPTIONS += ["decode.valid_sentences=4", "decode.longest=8"]
 PICTURES = ["train.steps=4", "train.validate_every=4", "train.threads=1", "train.precision=fp32", "model.width=16"]
 
 
@@ -78,10 +83,18 @@ def picture_run(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def opened(tiny_run, word_run, picture_run):
+def caption_run(tmp_path_factory):
+    """Show, Attend and Tell after a few steps on pictures of shapes."""
+    from saccade.training.start import train
+
+    return train("shapes-soft", CAPTIONS, tmp_path_factory.mktemp("runs") / "captions")
+
+
+@pytest.fixture(scope="session")
+def opened(tiny_run, word_run, picture_run, caption_run):
     from saccade.serve.served import open_runs
 
-    return open_runs([tiny_run, word_run, picture_run], Limits())
+    return open_runs([tiny_run, word_run, picture_run, caption_run], Limits())
 
 
 @pytest.fixture(scope="session")
@@ -95,15 +108,19 @@ def client(opened):
         yield asking
 
 
-@pytest.fixture(scope="session")
-def address(opened):
-    """A real server on a free port of this machine."""
+@contextmanager
+def serving(runs, limits=None):
+    """A real server on a free port of this machine; its address."""
     uvicorn = pytest.importorskip("uvicorn", reason="uvicorn is not installed (pip install 'saccade[serve]')")
     from saccade.serve.app import create_app
+    from saccade.serve.patience import Impatient
 
+    limits = limits or Limits()
+    protocol = type("Impatient", (Impatient,), {"seconds": limits.upload_seconds})
+    config = uvicorn.Config(create_app(runs, limits), http=protocol, log_level="error", access_log=False)
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
-        server = uvicorn.Server(uvicorn.Config(create_app(opened), log_level="warning", access_log=False))
+        server = uvicorn.Server(config)
         thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listening])), daemon=True)
         thread.start()
         while not server.started:
@@ -111,6 +128,12 @@ def address(opened):
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"
         server.should_exit = True
         thread.join(20)
+
+
+@pytest.fixture(scope="session")
+def address(opened):
+    with serving(opened) as found:
+        yield found
 
 
 def picture(rows: int = 8, columns: int = 8, kind: str = "PNG") -> str:

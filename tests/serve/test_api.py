@@ -33,12 +33,19 @@ def guarded(opened, limits=None, access=None, **options):
 
 def test_runs_say_what_they_read_and_offer_examples(client):
     runs = {run["name"]: run for run in client.get("/api/runs").json()["runs"]}
-    assert {name: run["reads"] for name, run in runs.items()} == {"tiny": "text", "words": "text", "pictures": "image"}
+    assert {name: run["reads"] for name, run in runs.items()} == {
+        "tiny": "text",
+        "words": "text",
+        "pictures": "image",
+        "captions": "image",
+    }
+    assert {run["task"] for run in runs.values()} == {"translation", "classify", "caption"}
     assert 1 <= len(runs["words"]["examples"]) <= 6
     assert runs["pictures"]["examples"][0].startswith("data:image/png;base64,")
     for example in runs["words"]["examples"]:
         ask(client, "predict", run="words", text=example)
-    ask(client, "predict", run="pictures", image=runs["pictures"]["examples"][0])
+    for name in ("pictures", "captions"):
+        ask(client, "predict", run=name, image=runs[name]["examples"][0])
 
 
 def test_a_translation_is_what_the_library_says(client, word_run):
@@ -99,6 +106,34 @@ def test_a_stream_ends_with_the_greedy_translation(client, word_run):
     assert json.loads(forced.splitlines()[-1])["text"].startswith("Les livres")
 
 
+def test_a_stream_that_cannot_begin_has_the_status_of_its_reason(opened, monkeypatch):
+    import threading
+
+    may = threading.Event()
+    monkeypatch.setattr(opened["words"], "stream", lambda question, tell: may.wait(5))
+    with guarded(opened, Limits(seconds=0.2)) as client:
+        assert "in time" in ask(client, "stream", 503, run="words", text="a")["error"]
+        may.set()
+
+    def fail(question, tell):
+        raise RuntimeError("secret")
+
+    monkeypatch.setattr(opened["words"], "stream", fail)
+    with guarded(opened) as client:
+        assert "went wrong" in ask(client, "stream", 500, run="words", text="a")["error"]
+
+    def fail_later(question, tell):
+        tell({"text": "Les"})
+        raise RuntimeError("secret")
+
+    monkeypatch.setattr(opened["words"], "stream", fail_later)
+    with guarded(opened) as client:
+        first, last = client.post("/api/stream", json={"run": "words", "text": "a"}).text.splitlines()
+        assert json.loads(first) == {"text": "Les"}
+        assert "went wrong" in json.loads(last)["error"]
+        assert "secret" not in last
+
+
 def test_a_picture_gets_classes_and_maps_over_its_cells(client, picture_run):
     image = Image.linear_gradient("L").resize((8, 8))
     mine = saccade.load(picture_run).task.predict([image])[0]
@@ -114,7 +149,8 @@ def test_a_picture_gets_classes_and_maps_over_its_cells(client, picture_run):
 @pytest.mark.parametrize("form", ["png", "svg"])
 def test_figures_are_files_of_their_kind(client, form):
     words = {"run": "words", "text": SENTENCE, "only": "decoder.layers.1.cross*", "head": 1, "format": form}
-    for question in (words, {"run": "pictures", "image": picture(), "format": form}):
+    caption = {"run": "captions", "image": picture(40, 40), "target": "a red circle", "format": form}
+    for question in (words, {"run": "pictures", "image": picture(), "format": form}, caption):
         answer = client.post("/api/figure", json=question)
         assert answer.status_code == 200, answer.text
         if form == "png":
@@ -135,7 +171,7 @@ def test_a_path_is_never_opened(client, tmp_path):
 @pytest.mark.parametrize(
     ("path", "question", "status", "sentence"),
     [
-        ("predict", {"run": "nobody", "text": "a"}, 404, "choose one of tiny, words, pictures"),
+        ("predict", {"run": "nobody", "text": "a"}, 404, "choose one of tiny, words, pictures, captions"),
         ("predict", {"text": "a"}, 404, "choose one of"),
         ("predict", {"run": "words"}, 422, "reads sentences"),
         ("predict", {"run": "words", "image": "aaaa"}, 422, "reads sentences"),
@@ -229,7 +265,7 @@ def test_nothing_of_a_failure_but_a_sentence_reaches_the_client(opened, monkeypa
         assert answer.status_code == 500
         assert answer.json() == {"error": "something went wrong here; the server's log says what"}
         assert "default-src 'none'" in answer.headers["content-security-policy"]
-        assert client.get("/healthz").json() == {"status": "ok", "runs": 3}
+        assert client.get("/healthz").json() == {"status": "ok", "runs": 4}
 
 
 def test_too_many_of_one_client_and_too_slow_an_answer_are_refused(opened, monkeypatch):

@@ -1,5 +1,7 @@
 """Requests made up from the API's own description: whatever is sent, the server answers with a sentence and never fails."""
 
+import json
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -12,8 +14,11 @@ WORDS = st.one_of(
 LOOSE = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=10), st.lists(st.integers(), max_size=3)
 )
+MAPS = st.sampled_from(
+    ["decoder.layers.0.cross_attention", "decoder.layers.1.self_attention", "decoder.attention", "decoder"]
+)
 FIELDS = {
-    "run": st.sampled_from(["words", "tiny", "pictures", "nobody", None]),
+    "run": st.sampled_from(["words", "tiny", "pictures", "captions", "nobody", None]),
     "text": WORDS,
     "target": WORDS,
     "prefix": WORDS,
@@ -28,14 +33,23 @@ FIELDS = {
     "words": st.booleans(),
     "only": st.sampled_from(["*", "decoder*", "[", "x"]),
     "pixel": st.tuples(st.integers(-2, 9), st.integers(-2, 9)),
-    "map": st.sampled_from(
-        ["decoder.layers.0.cross_attention", "decoder.layers.1.self_attention", "decoder.attention", "decoder"]
-    ),
+    "map": MAPS,
     "head": st.integers(-1, 3),
     "query": st.integers(-1, 6),
     "key": st.integers(-1, 6),
     "word": st.integers(-1, 6),
     "format": st.just("svg"),
+    "length_penalty": st.floats(-6, 6),
+    "interventions": st.lists(
+        st.one_of(
+            st.fixed_dictionaries(
+                {"step": st.integers(-1, 6), "onto": st.integers(-1, 6)},
+                optional={"map": MAPS, "head": st.integers(-1, 3)},
+            ),
+            st.fixed_dictionaries({"map": MAPS, "head": st.integers(-1, 3)}),
+        ),
+        max_size=4,
+    ),
 }
 BY_PATH = {
     "predict": "run text image best prefix search beam temperature top_k top_p seed",
@@ -43,6 +57,8 @@ BY_PATH = {
     "look": "run text image target words only pixel",
     "alternatives": "run text target word best",
     "calculation": "run text target map head query key words",
+    "search": "run text prefix beam best length_penalty",
+    "what-if": "run text interventions target words",
 }
 
 
@@ -58,14 +74,21 @@ def requests(draw):
 
 
 def send(client, path, question):
-    import json
-
     body = json.dumps(question).encode()
     answer = client.post(f"/api/{path}", content=body, headers={"content-type": "application/json"})
     assert answer.status_code in (200, 400, 404, 422), (question, answer.text)
     if answer.status_code != 200:
         assert 10 < len(answer.json()["error"].strip()) < 600
         assert "Traceback" not in answer.text
+
+
+def test_the_description_names_every_question(client):
+    described = client.get("/openapi.json").json()
+    asked = {path.removeprefix("/api/") for path, methods in described["paths"].items() if "post" in methods}
+    assert asked == {*BY_PATH, "figure"}  # figures take seconds, and have the fields of a look
+    for path, names in BY_PATH.items():
+        body = described["paths"][f"/api/{path}"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+        assert set(names.split()) <= set(described["components"]["schemas"][body["$ref"].split("/")[-1]]["properties"])
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)

@@ -27,3 +27,14 @@ const post = (path, question, signal) => request(`/api/${path}`,
 export const runs = async () => (await request("/api/runs")).json();
 export const ask = async (path, question, signal) => (await post(path, question, signal)).json();
 export const figure = async (question) => (await post("figure", question)).blob();
+
+// What the server tells while it writes, a message each.
+export async function* stream(question, signal) {
+  const reader = (await post("stream", question, signal)).body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (let part = await reader.read(); !part.done; part = await reader.read()) {
+    const lines = (rest + part.value).split("\n");
+    rest = lines.pop();
+    yield* lines.map((line) => JSON.parse(line));
+  }
+}

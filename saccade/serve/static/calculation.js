@@ -1,31 +1,39 @@
 // How one attention weight came about, with the model's own numbers: query and key, score, softmax over the row, weighted sum.
 
 import {ask} from "./api.js";
-import {byId, digits, element} from "./dom.js";
+import {bold, byId, digits, element} from "./dom.js";
 
 // `question` is {run, text, target, map, query, key, words}; `weights` [head] are the cell's weights; `head` is a number, or null for the average.
-export async function openCalculation(question, label, weights, head) {
+// `turn`, if there is one, makes the query look at this key alone; `changed`: the weights on the page are not the model's own.
+export async function openCalculation(question, label, weights, head, turn, changed) {
   const dialog = byId("calculation");
   const strongest = weights.indexOf(Math.max(...weights));
   const show = async (change) => {
     question = {...question, ...change};
     const answer = await ask("calculation", question);
-    dialog.replaceChildren(...view(answer, label, weights, head === null, show));
+    dialog.replaceChildren(...view(answer, label, weights, head === null, show), ...remarks(turn, changed));
     if (!dialog.open) dialog.showModal();
   };
   await show({head: head ?? strongest});
 }
 
+// What can be done about the weight, and whether it is the one on the page.
+function remarks(turn, changed) {
+  const dialog = byId("calculation"), parts = [];
+  if (changed) parts.push(element("p", {className: "quiet", textContent: "Attention was changed by hand; this is what the model computes for the same words when left alone."}));
+  if (turn) parts.push(element("button", {type: "button", className: "main", textContent: "Pay attention here", onclick: () => { dialog.close(); turn(); }}),
+    element("p", {className: "quiet", textContent: "All attention of this word goes to this place, and the rest is translated anew."}));
+  return parts.length ? [element("section", {className: "remarks"}, ...parts)] : [];
+}
+
 function view(answer, label, weights, averaged, show) {
   const query = answer.queries[answer.query], key = answer.keys[answer.key];
   const close = element("button", {type: "button", textContent: "Close", onclick: () => byId("calculation").close()});
-  const title = element("h2", {id: "calculation-title"}, "How ", quoted(query), " came to look at ", quoted(key), ` with weight ${digits(answer.weight, 3)}`);
+  const title = element("h2", {id: "calculation-title"}, "How ", bold(query), " came to look at ", bold(key), ` with weight ${digits(answer.weight, 3)}`);
   const parts = [element("header", {}, element("div", {}, title, element("p", {className: "quiet", textContent: `${label}, head ${answer.head}`})), close)];
   if (weights.length > 1) parts.push(heads(answer, weights, averaged, show));
   return [...parts, scoring(answer, query, key), softmax(answer, show), summing(answer, key)];
 }
-
-const quoted = (text) => element("b", {}, element("bdi", {textContent: text}));
 
 function heads(answer, weights, averaged, show) {
   const buttons = weights.map((weight, head) => element("button",

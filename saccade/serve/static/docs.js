@@ -32,17 +32,28 @@ function table(schema) {
   return element("table", {}, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows));
 }
 
+// The messages that a message holds, each under its name.
+function parts(schema) {
+  const named = new Set(JSON.stringify(schema).match(/#\/components\/schemas\/\w+/g) ?? []);
+  return [...named].map(($ref) => {
+    const part = resolve({$ref});
+    return element("div", {}, element("h3", {textContent: `${kindOf({$ref})}: ${part.description ?? ""}`}), table(part));
+  });
+}
+
+const EXAMPLES = {integer: 0, array: []};
+
 function operation(path, method, about) {
   const asked = resolve(about.requestBody?.content["application/json"]?.schema);
-  const parts = [element("h2", {}, element("span", {className: "method", textContent: method.toUpperCase()}), " ", element("code", {textContent: path})),
+  const shown = [element("h2", {}, element("span", {className: "method", textContent: method.toUpperCase()}), " ", element("code", {textContent: path})),
     element("p", {textContent: about.summary ?? ""})];
   if (asked) {
-    const example = Object.fromEntries((asked.required ?? ["text"]).map((name) => [name, asked.properties[name]?.type === "integer" ? 0 : "…"]));
-    parts.push(table(asked), element("pre", {textContent: `curl ${location.origin}${path} -H 'Content-Type: application/json' -d '${JSON.stringify(example)}'`}));
-  } else parts.push(element("pre", {textContent: `curl ${location.origin}${path}`}));
+    const example = Object.fromEntries((asked.required ?? ["text"]).map((name) => [name, EXAMPLES[asked.properties[name]?.type] ?? "…"]));
+    shown.push(table(asked), ...parts(asked), element("pre", {textContent: `curl ${location.origin}${path} -H 'Content-Type: application/json' -d '${JSON.stringify(example)}'`}));
+  } else shown.push(element("pre", {textContent: `curl ${location.origin}${path}`}));
   const answers = Object.entries(about.responses).map(([status, each]) => `${status} ${each.description}`).join(" · ");
-  parts.push(element("p", {className: "quiet", textContent: answers}));
-  return element("section", {}, ...parts);
+  shown.push(element("p", {className: "quiet", textContent: answers}));
+  return element("section", {}, ...shown);
 }
 
 startTheme(null);

@@ -1,12 +1,14 @@
 // The page: which runs, which input, and a link that holds all of it.
 
 import {rememberToken, runs as askRuns} from "./api.js";
+import {CaptionPanel} from "./captions.js";
 import {byId, element, option} from "./dom.js";
 import {PicturePanel} from "./pictures.js";
 import {cycleTheme, startTheme} from "./theme.js";
 import {TranslationPanel} from "./translation.js";
 
 const NAMES = ["run", "with", "text", "map", "head", "unit", "prefix"];
+const PANELS = {translation: TranslationPanel, classify: PicturePanel, caption: CaptionPanel};
 let runs = [], panels = [], state = {};
 
 function readLink() {
@@ -38,9 +40,8 @@ function chooseRuns() {
   byId("with").replaceChildren(option("", "nothing"), ...others.map((each) => option(each.name, each.name, each.name === state.with)));
   byId("with-label").hidden = !others.length;
   const shown = [run, ...(state.with ? [named(state.with)] : [])];
-  const Panel = run.reads === "text" ? TranslationPanel : PicturePanel;
   // Two runs have layers of their own: each panel keeps its own choice, and the link holds the first one's.
-  panels = shown.map((each, place) => new Panel(each, place ? {unit: state.unit} : state, place ? () => {} : writeLink, fail));
+  panels = shown.map((each, place) => new PANELS[each.task](each, place ? {unit: state.unit} : state, place ? () => {} : writeLink, fail));
   byId("panels").className = shown.length > 1 ? "two" : "";
   byId("panels").replaceChildren(...panels.map((panel) => panel.root));
   byId("text-form").hidden = run.reads !== "text";

@@ -1,13 +1,14 @@
 // One attention map between two lists of words: arcs between them, and a matrix. Hovering, tapping or tabbing to a word lights its partners.
 
-import {digits, element} from "./dom.js";
+import {bold, digits, element} from "./dom.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const LARGEST_TABLE = 12000;
 
 export class MapView {
-  constructor(onCell) {
-    this.onCell = onCell;
+  // `onCell(query, key)`: a cell was chosen. `onTurn(query, key)`: a query was dragged onto another key, if `turns` allows it.
+  constructor(onCell, onTurn) {
+    Object.assign(this, {onCell, onTurn, turns: false, dragged: null});
     this.pinned = this.hovered = null;
     this.step = null;      // rows after this one are not written yet; null: all are
     this.status = element("p", {className: "status", role: "status"});
@@ -27,6 +28,29 @@ export class MapView {
     this.root.addEventListener("focusout", () => { this.hovered = null; this.show(); });
     this.root.addEventListener("click", (event) => this.click(event));
     this.root.addEventListener("keydown", (event) => this.move(event));
+    this.scroller.addEventListener("pointerdown", (event) => this.grab(event));
+  }
+
+  // Dragging a cell along its row; a finger scrolls instead, and finds the same in the dialog of a cell.
+  grab(event) {
+    const start = this.target(event);
+    if (!this.turns || event.pointerType === "touch" || event.button || start?.query === undefined) return;
+    const leaving = new AbortController(), options = {signal: leaving.signal};
+    const aim = (to) => {
+      this.dragged = to?.query === start.query && to.key !== start.key ? to : null;
+      this.scroller.classList.toggle("dragging", Boolean(this.dragged));
+      this.show();
+    };
+    const drop = () => {
+      const to = this.dragged;
+      leaving.abort();
+      aim(null);
+      if (to) this.onTurn(to.query, to.key);
+    };
+    document.addEventListener("pointermove", (move) => aim(this.target(move)), options);
+    document.addEventListener("pointerup", drop, options);
+    document.addEventListener("pointercancel", () => { leaving.abort(); aim(null); }, options);
+    document.addEventListener("keydown", (key) => { if (key.key === "Escape") { leaving.abort(); aim(null); } }, options);
   }
 
   click(event) {
@@ -83,7 +107,8 @@ export class MapView {
     const {keys, queries} = this.map, size = keys.labels.length * queries.labels.length;
     this.cells = [];
     this.scroller.hidden = this.caption.hidden = size > LARGEST_TABLE;
-    this.caption.textContent = `Rows: ${this.map.query_title}. Columns: ${this.map.key_title}. Click a cell to see how its weight came about.`;
+    this.caption.textContent = `Rows: ${this.map.query_title}. Columns: ${this.map.key_title}. Click a cell to see how its weight came about${
+      this.turns ? "; drag one along its row to make the word look elsewhere" : ""}.`;
     this.scroller.replaceChildren();
     if (this.scroller.hidden) return;
     const head = element("tr", {}, element("th", {scope: "col"}),
@@ -160,7 +185,10 @@ export class MapView {
     }
     this.cells.forEach((row, query) => {
       row[0]?.parentElement.classList.toggle("unwritten", this.step !== null && query > this.step);
-      row.forEach((cell, key) => cell.classList.toggle("chosen", pair && chosen.query === query && chosen.key === key));
+      row.forEach((cell, key) => {
+        cell.classList.toggle("chosen", pair && chosen.query === query && chosen.key === key);
+        cell.classList.toggle("aimed", this.dragged?.query === query && this.dragged.key === key);
+      });
     });
     this.scroller.querySelectorAll("thead th").forEach((header, place) => header.classList.toggle("chosen", place - 1 === chosen.key));
     this.scroller.querySelectorAll("tbody th").forEach((header, place) => header.classList.toggle("chosen", place === chosen.query));
@@ -180,7 +208,7 @@ export class MapView {
 
   say(chosen, nothing, pair) {
     const name = (kind, index) => (kind === "key" ? this.map.keys : this.map.queries).labels[index];
-    const bold = (text) => element("b", {}, element("bdi", {textContent: text}));
+    if (this.dragged) return this.status.replaceChildren("Let go, and ", bold(name("query", this.dragged.query)), " looks at ", bold(name("key", this.dragged.key)), " alone.");
     if (nothing) return this.status.replaceChildren("Hover over, tap or tab to a word on either side to see its partners.");
     if (pair) {
       return this.status.replaceChildren(bold(name("query", chosen.query)), " looks at ", bold(name("key", chosen.key)),
@@ -204,7 +232,7 @@ export class MapView {
     const [right, down] = steps;
     if (cell) {
       event.preventDefault();
-      return this.focus(this.cells[Number(cell.dataset.query) + down]?.[Number(cell.dataset.key) + right]?.firstChild, this.cells.flat().map((each) => each.firstChild));
+      return this.focusCell(Number(cell.dataset.query) + down, Number(cell.dataset.key) + right);
     }
     if (!item) return;
     event.preventDefault();
@@ -213,6 +241,10 @@ export class MapView {
     if (along) return this.focus(this.items[kind][index + along], this.items[kind]);
     const other = across > 0 ? "query" : "key";
     if (other !== kind) this.focus(this.items[other][Math.min(index, this.items[other].length - 1)], this.items[other]);
+  }
+
+  focusCell(query, key) {
+    this.focus(this.cells[query]?.[key]?.firstChild, this.cells.flat().map((each) => each.firstChild));
   }
 
   focus(item, list) {

@@ -1,7 +1,8 @@
 // A run that names pictures: class probabilities, and the attention over the picture, or the path of its glimpses.
 
 import {ask, figure} from "./api.js";
-import {digits, element, option, save, share} from "./dom.js";
+import {digits, downloads, element, fillHeads, labelled, ofHead, option, save, share, titled} from "./dom.js";
+import {cellAt, loaded, paintOverlay, paintPicture} from "./overlay.js";
 
 const SIDE = 448;
 
@@ -16,17 +17,12 @@ export class PicturePanel {
     this.glimpse = element("input", {type: "range", min: 1, oninput: () => { this.stop(); this.paint(); }});
     this.play = element("button", {type: "button", textContent: "Play", onclick: () => this.toggle()});
     this.status = element("p", {className: "status", role: "status"});
-    const label = (text, inside) => element("label", {}, text, inside);
-    this.controls = element("div", {className: "controls"}, label("Attention", this.map), label("Head", this.head),
-      label("Overlay", this.strength), label("Glimpse", this.glimpse), this.play);
-    const downloads = ["png", "svg", "json"].map((kind) => element("button",
-      {type: "button", textContent: kind.toUpperCase(), onclick: () => this.download(kind)}));
+    this.controls = element("div", {className: "controls"}, labelled("Attention", this.map), labelled("Head", this.head),
+      labelled("Overlay", this.strength), labelled("Glimpse", this.glimpse), this.play);
     this.result = element("div", {hidden: true}, this.controls, this.status,
       element("div", {className: "seen"}, element("div", {className: "frame"}, this.canvas), this.classes),
-      element("div", {className: "downloads"}, element("span", {className: "quiet", textContent: "Download"}), ...downloads));
-    this.root = element("article", {className: "panel", "aria-label": run.name},
-      element("div", {className: "title"}, element("h2", {textContent: run.name}), element("span", {className: "quiet", textContent: run.description || run.model})),
-      this.result);
+      downloads((kind) => this.download(kind)));
+    this.root = titled(run, this.result);
     this.canvas.addEventListener("pointermove", (event) => this.pointed(event));
     this.canvas.addEventListener("click", (event) => this.clicked(event));
   }
@@ -38,9 +34,7 @@ export class PicturePanel {
       const question = {run: this.run.name, image, ...(pixel ? {pixel} : {})};
       this.seen = await ask("look", question);
       Object.assign(this, {image, pixel});
-      this.picture = new Image();
-      this.picture.src = this.seen.picture.address;
-      await this.picture.decode();
+      this.picture = await loaded(this.seen.picture.address);
       this.result.hidden = false;
       this.showMaps();
     } finally {
@@ -49,8 +43,7 @@ export class PicturePanel {
   }
 
   showMaps() {
-    const {maps, picture, glimpses} = this.seen;
-    this.canvas.height = Math.round(SIDE * picture.rows / picture.columns);
+    const {maps, glimpses} = this.seen;
     const names = maps.map((each) => each.name), wanted = names.includes(this.state.map) ? this.state.map : names[0];
     this.map.replaceChildren(...maps.map((each) => option(each.name, each.label, each.name === wanted)));
     this.map.parentElement.hidden = maps.length < 2;
@@ -65,25 +58,20 @@ export class PicturePanel {
 
   showMap() {
     this.current = this.seen.maps.find((each) => each.name === this.map.value) ?? this.seen.maps[0];
-    const heads = this.current?.weights.length ?? 1;
-    this.head.replaceChildren(option("average", `average of ${heads}`), ...Array.from({length: heads}, (_, head) => option(String(head), String(head))));
-    this.head.value = Number(this.state.head) < heads ? this.state.head : "average";
-    this.head.parentElement.hidden = heads === 1;
+    fillHeads(this.head, this.current?.weights.length ?? 1, this.state.head);
     this.paint();
     this.say();
   }
 
   // The weights of the cells of the picture, without those of tokens that are no cell.
   cells() {
-    const {weights, keys} = this.current, row = this.seen.glimpses ? Number(this.glimpse.value) - 1 : 0;
-    const heads = this.head.value === "average" ? weights : [weights[Number(this.head.value)]];
-    return heads[0][row].map((_, key) => heads.reduce((sum, head) => sum + head[row][key], 0) / heads.length).slice(keys.extra);
+    const row = this.seen.glimpses ? Number(this.glimpse.value) - 1 : 0;
+    return ofHead(this.current.weights, this.head.value)[row].slice(this.current.keys.extra);
   }
 
   paint() {
+    paintPicture(this.canvas, this.picture, this.seen.picture);
     const context = this.canvas.getContext("2d"), {width, height} = this.canvas;
-    context.imageSmoothingEnabled = this.seen.picture.columns > 100;
-    context.drawImage(this.picture, 0, 0, width, height);
     if (this.seen.glimpses) this.paintGlimpses(context, width, height);
     else if (this.current) this.paintWeights(context, width, height);
     this.showClasses();
@@ -91,23 +79,14 @@ export class PicturePanel {
     this.canvas.setAttribute("aria-label", `The picture as the model sees it, taken for ${best.class}, with the places it looked at brightened`);
   }
 
-  // Where little was looked, the picture is dark; where much was, it is as it is and tinted warm.
   paintWeights(context, width, height) {
-    const {rows, columns} = this.current.keys, weights = this.cells(), peak = Math.max(...weights, 1e-9), strength = this.strength.value / 100;
-    const wide = width / columns, high = height / rows;
-    weights.forEach((weight, cell) => {
-      const part = weight / peak, x = (cell % columns) * wide, y = Math.floor(cell / columns) * high;
-      context.fillStyle = `rgb(8 12 30 / ${strength * (1 - part) * .85})`;
-      context.fillRect(x, y, wide + .5, high + .5);
-      context.fillStyle = `rgb(255 170 40 / ${strength * part * .5})`;
-      context.fillRect(x, y, wide + .5, high + .5);
-    });
-    if (this.pixel) {
-      const {rows: tall, columns: broad} = this.seen.picture;
-      context.strokeStyle = "#ff3b6b";
-      context.lineWidth = 3;
-      context.strokeRect(this.pixel[1] * width / broad, this.pixel[0] * height / tall, Math.max(6, width / broad), Math.max(6, height / tall));
-    }
+    const {rows, columns} = this.current.keys;
+    paintOverlay(this.canvas, this.cells(), rows, columns, this.strength.value / 100);
+    if (!this.pixel) return;
+    const {rows: tall, columns: broad} = this.seen.picture;
+    context.strokeStyle = "#ff3b6b";
+    context.lineWidth = 3;
+    context.strokeRect(this.pixel[1] * width / broad, this.pixel[0] * height / tall, Math.max(6, width / broad), Math.max(6, height / tall));
   }
 
   paintGlimpses(context, width, height) {
@@ -143,21 +122,16 @@ export class PicturePanel {
     this.status.replaceChildren(`${keys.labels[keys.extra + cell]}: weight ${digits(this.cells()[cell], 3)}`);
   }
 
-  place(event, rows, columns) {
-    const box = this.canvas.getBoundingClientRect(), within = (part, count) => Math.min(count - 1, Math.max(0, Math.floor(part * count)));
-    return [within((event.clientY - box.top) / box.height, rows), within((event.clientX - box.left) / box.width, columns)];
-  }
-
   pointed(event) {
     if (!this.current || this.seen.glimpses) return;
-    const {rows, columns} = this.current.keys, [row, column] = this.place(event, rows, columns);
+    const {rows, columns} = this.current.keys, [row, column] = cellAt(this.canvas, event, rows, columns);
     this.say(row * columns + column);
   }
 
   clicked(event) {
     if (!this.current || this.seen.glimpses) return;
     const {rows, columns} = this.seen.picture;
-    this.look(this.image, this.place(event, rows, columns)).catch(this.failed);
+    this.look(this.image, cellAt(this.canvas, event, rows, columns)).catch(this.failed);
   }
 
   toggle() {

@@ -1,11 +1,13 @@
 // A run that translates: the translation with its alternatives, and what each word looked at.
 
-import {ask, figure} from "./api.js";
+import {ask, figure, stream} from "./api.js";
 import {openCalculation} from "./calculation.js";
-import {byId, digits, element, option, save, share} from "./dom.js";
+import {byId, digits, downloads, element, fillHeads, labelled, ofHead, option, save, share, titled} from "./dom.js";
 import {MapView} from "./mapview.js";
+import {SearchView} from "./search.js";
+import {WhatIf} from "./whatif.js";
 
-const END = "<end>";
+const END = "<end>", BEST = 5;
 
 export class TranslationPanel {
   constructor(run, state, changed, failed) {
@@ -20,34 +22,34 @@ export class TranslationPanel {
     this.step = element("input", {type: "range", min: 0, oninput: () => this.scrubbed()});
     this.written = element("span", {className: "number"});
     this.limit = element("span");
-    this.view = new MapView((query, key) => this.calculate(query, key));
-    const label = (text, ...inside) => element("label", {}, text, ...inside);
+    this.view = new MapView((query, key) => this.calculate(query, key), (query, key) => this.turn(query, key));
+    this.whatIf = new WhatIf((answer) => this.showOutcome(answer), () => this.choose(this.place).catch(failed), failed);
+    this.search = new SearchView((prefix) => this.force(prefix), failed);
+    this.cut = element("button", {type: "button", textContent: "Cut this head", onclick: () => this.cutHead()});
+    this.files = downloads((kind) => this.download(kind));
     this.looking = element("div", {},
-      element("div", {className: "controls"}, label("Attention", this.map), label("Head", this.head), label("Shown as", this.unit),
-        label("Step", this.step, this.written), element("span", {className: "legend", role: "img", "aria-label": "Pale is weight 0, dark is strong"}, "0", element("i"), this.limit)),
-      this.view.root, this.downloads());
+      element("div", {className: "controls"}, labelled("Attention", this.map), labelled("Head", this.head), this.cut, labelled("Shown as", this.unit),
+        this.whatIf.reachLabel, labelled("Step", this.step, this.written),
+        element("span", {className: "legend", role: "img", "aria-label": "Pale is weight 0, dark is strong"}, "0", element("i"), this.limit)),
+      this.view.root, this.files);
     this.nothing = element("p", {className: "quiet", textContent: "This model has no attention: nothing to look at but its translation."});
-    this.root = element("article", {className: "panel", "aria-label": run.name},
-      element("div", {className: "title"}, element("h2", {textContent: run.name}), element("span", {className: "quiet", textContent: run.description || run.model})),
-      this.answer, this.hint, this.nbest, this.looking, this.nothing);
+    this.root = titled(run, this.answer, this.hint, this.whatIf.root, this.nbest, this.search.root, this.looking, this.nothing);
     this.looking.hidden = this.nothing.hidden = this.nbest.hidden = this.hint.hidden = true;
-  }
-
-  downloads() {
-    const make = (kind) => element("button", {type: "button", textContent: kind.toUpperCase(), onclick: () => this.download(kind)});
-    return element("div", {className: "downloads"}, element("span", {className: "quiet", textContent: "Download"}), ...["png", "svg", "json"].map(make));
   }
 
   async translate(text, prefix = "") {
     this.abort?.abort();
     this.abort = new AbortController();
+    this.search.question = null;
     const {signal} = this.abort;
     this.root.classList.add("busy");
     this.root.setAttribute("aria-busy", "true");
     try {
-      const found = await ask("predict", {run: this.run.name, text, best: 5, prefix}, signal);
+      await this.write(text, prefix, signal);
+      const found = await ask("predict", {run: this.run.name, text, best: BEST, prefix}, signal);
       Object.assign(this, {text, prefix, translations: found.translations});
       await this.choose(0, signal);
+      this.search.about({run: this.run.name, text, prefix, best: BEST});
     } finally {
       if (this.abort.signal === signal) {
         this.root.classList.remove("busy");
@@ -56,19 +58,34 @@ export class TranslationPanel {
     }
   }
 
+  // Word by word as it comes, greedily; what the search finds takes its place. Whatever goes wrong, the search says it better.
+  async write(text, prefix, signal) {
+    try {
+      for await (const told of stream({run: this.run.name, text, prefix}, signal)) {
+        if (told.text !== undefined) this.answer.replaceChildren(element("span", {className: "coming", dir: "auto", textContent: told.text}));
+      }
+    } catch (error) {
+      if (error.name === "AbortError") throw error;
+    }
+  }
+
   async choose(place, signal) {
     this.place = place;
+    this.whatIf.clear();
+    this.search.root.hidden = !this.search.question;
     const target = this.translations[place].text;
-    this.seen = await ask("look", {run: this.run.name, text: this.text, target, words: this.state.unit !== "pieces"}, signal);
+    this.seen = await ask("look", {run: this.run.name, text: this.text, target, words: this.inWords()}, signal);
     this.showAnswer();
     this.showList();
     this.showMaps();
   }
 
+  inWords() { return this.state.unit !== "pieces"; }
+
   showAnswer() {
     const forced = this.prefix ? this.prefix.split(" ").length : 0;
     const words = this.seen.words.map((word, index) => element("button",
-      {type: "button", className: `${index < forced ? "forced" : ""} ${word.text === END ? "end" : ""}`, textContent: word.text, dir: "auto",
+      {type: "button", className: `${index < forced ? "forced" : ""} ${word.changed ? "changed" : ""} ${word.text === END ? "end" : ""}`, textContent: word.text, dir: "auto",
         title: `probability ${share(word.probability)}`, "aria-haspopup": "dialog", "aria-expanded": "false",
         "--probability": word.probability, "--place": index, onclick: (event) => this.alternatives(index, event.currentTarget)}));
     this.answer.replaceChildren(...words);
@@ -87,6 +104,7 @@ export class TranslationPanel {
   showMaps() {
     const {maps} = this.seen;
     this.looking.hidden = !maps.length;
+    this.files.hidden = this.whatIf.made.length > 0; // files are made of the model's own weights
     this.nothing.hidden = Boolean(maps.length);
     if (!maps.length) return;
     const names = maps.map((each) => each.name);
@@ -99,25 +117,47 @@ export class TranslationPanel {
 
   showMap() {
     const map = this.seen.maps.find((each) => each.name === this.map.value);
-    const heads = map.weights.length, wanted = Number(this.state.head) < heads ? this.state.head : "average";
-    const choices = map.weights.map((_, head) => option(String(head), String(head)));
-    this.head.replaceChildren(...(heads > 1 ? [option("average", `average of ${heads}`)] : []), ...choices);
-    this.head.value = heads > 1 ? wanted ?? "average" : "0";
-    this.head.parentElement.hidden = heads === 1;
-    const chosen = this.headNumber() === null ? map.weights : [map.weights[this.headNumber()]];
-    const weights = chosen[0].map((row, query) => row.map((_, key) => chosen.reduce((sum, head) => sum + head[query][key], 0) / chosen.length));
+    fillHeads(this.head, map.weights.length, this.state.head);
+    const weights = ofHead(map.weights, this.head.value);
     const writes = map.name.startsWith("decoder");
     this.step.parentElement.hidden = !writes;
     this.step.max = map.queries.labels.length;
     this.step.value = this.step.max;
     this.current = map;
     this.view.step = null;
+    this.offerChanges(map);
     this.view.draw(map, weights);
     this.limit.textContent = digits(this.view.limit);
     this.sayStep();
   }
 
   headNumber() { return this.head.value === "average" ? null : Number(this.head.value); }
+
+  // What of this map can be changed: attention to the source can be turned, one head of several can be cut off.
+  offerChanges(map) {
+    const layers = this.seen.maps.filter((each) => each.query_title === "translation").length, head = this.headNumber();
+    this.view.turns = map.query_title === "translation" && map.key_title === "source";
+    this.whatIf.offer(layers, map.weights.length, head !== null);
+    if (!this.view.turns) this.whatIf.reachLabel.hidden = true;
+    const isCut = head !== null && this.whatIf.isCut(map, head);
+    this.cut.hidden = map.weights.length === 1;
+    this.cut.disabled = head === null || isCut;
+    this.cut.textContent = isCut ? "This head is cut off" : "Cut this head";
+    this.cut.title = head === null ? "Choose one head first" : "Translate without what this head passes on";
+  }
+
+  changing() { return {run: this.run.name, text: this.text, target: this.seen.target, words: this.inWords()}; }
+
+  turn(query, key) { return this.whatIf.turn(this.changing(), this.current, this.headNumber(), query, key); }
+
+  cutHead() { return this.whatIf.cut(this.changing(), this.current, this.headNumber()); }
+
+  showOutcome({after, maps, source}) {
+    this.seen = {run: this.run.name, source, target: after.text, log_prob: after.log_prob, words: after.words, maps};
+    this.search.root.hidden = true; // it found the words before, not these
+    this.showAnswer();
+    this.showMaps();
+  }
 
   chosen(change) {
     Object.assign(this.state, change);
@@ -138,8 +178,7 @@ export class TranslationPanel {
     this.view.pinned = this.view.hovered = null;
     this.view.show();
     this.sayStep();
-    const inWords = this.state.unit !== "pieces";
-    [...this.answer.children].forEach((word, index) => word.classList.toggle("unwritten", inWords && !all && index > this.view.step));
+    [...this.answer.children].forEach((word, index) => word.classList.toggle("unwritten", this.inWords() && !all && index > this.view.step));
   }
 
   sayStep() {
@@ -191,14 +230,15 @@ export class TranslationPanel {
 
   calculate(query, key) {
     const map = this.current, weights = map.weights.map((head) => head[query][key]);
-    const question = {run: this.run.name, text: this.text, target: this.seen.target, map: map.name, query, key, words: this.state.unit !== "pieces"};
-    openCalculation(question, map.label, weights, this.headNumber()).catch(this.failed);
+    const question = {run: this.run.name, text: this.text, target: this.seen.target, map: map.name, query, key, words: this.inWords()};
+    const turn = this.view.turns ? () => this.turn(query, key).then(() => this.view.focusCell(query, key)) : null;
+    openCalculation(question, map.label, weights, this.headNumber(), turn, this.whatIf.made.length > 0).catch(this.failed);
   }
 
   async download(kind) {
     const name = `attention-${this.run.name}`;
     if (kind === "json") return save(new Blob([JSON.stringify(this.seen)], {type: "application/json"}), `${name}.json`);
-    const question = {run: this.run.name, text: this.text, target: this.seen.target, words: this.state.unit !== "pieces", only: this.current.name, format: kind};
+    const question = {run: this.run.name, text: this.text, target: this.seen.target, words: this.inWords(), only: this.current.name, format: kind};
     if (this.headNumber() !== null) question.head = this.headNumber();
     await figure(question).then((blob) => save(blob, `${name}.${kind}`), this.failed);
   }

@@ -1,0 +1,37 @@
+// Attention over a picture: where little was looked it is dark; where much was, it is as it is and tinted warm.
+
+const DARK = [8, 12, 30, .85], WARM = [255, 170, 40, .5];
+
+// Weights of `rows` × `columns` cells, drawn over a whole canvas and smooth between the middles of the cells.
+export function paintOverlay(canvas, weights, rows, columns, strength) {
+  const peak = Math.max(...weights, 1e-9), small = new OffscreenCanvas(columns, rows), pixels = new ImageData(columns, rows);
+  weights.forEach((weight, cell) => {
+    const part = weight / peak, warm = strength * part * WARM[3], dark = strength * (1 - part) * DARK[3] * (1 - warm), all = warm + dark;
+    for (let channel = 0; channel < 3; channel++) pixels.data[4 * cell + channel] = all ? (WARM[channel] * warm + DARK[channel] * dark) / all : 0;
+    pixels.data[4 * cell + 3] = 255 * all;
+  });
+  small.getContext("2d").putImageData(pixels, 0, 0);
+  const context = canvas.getContext("2d");
+  context.imageSmoothingEnabled = true;
+  context.drawImage(small, 0, 0, canvas.width, canvas.height);
+}
+
+// Row and column of `rows` × `columns` cells under a pointer.
+export function cellAt(canvas, event, rows, columns) {
+  const box = canvas.getBoundingClientRect(), within = (part, count) => Math.min(count - 1, Math.max(0, Math.floor(part * count)));
+  return [within((event.clientY - box.top) / box.height, rows), within((event.clientX - box.left) / box.width, columns)];
+}
+
+export function paintPicture(canvas, image, {rows, columns}) {
+  const context = canvas.getContext("2d");
+  canvas.height = Math.round(canvas.width * rows / columns);
+  context.imageSmoothingEnabled = columns > 100;
+  context.drawImage(image, 0, 0, canvas.width, canvas.height);
+}
+
+export async function loaded(address) {
+  const image = new Image();
+  image.src = address;
+  await image.decode();
+  return image;
+}

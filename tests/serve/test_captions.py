@@ -1,0 +1,96 @@
+"""Captions over HTTP: they say what the library says, and each word has its weights over the picture."""
+
+import io
+import math
+import shutil
+from base64 import b64decode
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import saccade
+from saccade.explain import captioning
+from saccade.serve.captions import CaptionRun
+from saccade.serve.limits import Limits
+
+from .conftest import picture
+from .test_api import ask
+
+
+@pytest.fixture(scope="module")
+def example(client):
+    runs = client.get("/api/runs").json()["runs"]
+    return next(run for run in runs if run["name"] == "captions")["examples"][0]
+
+
+@pytest.fixture
+def photo(example):
+    return Image.open(io.BytesIO(b64decode(example.partition(",")[2])))
+
+
+def test_a_caption_is_what_the_library_says(client, caption_run, example, photo):
+    mine = saccade.load(caption_run).predict([photo], best=3)[0]
+    answer = ask(client, "predict", run="captions", image=example, best=3)
+    assert [each["text"] for each in answer["captions"]] == mine.lines()
+    for each in answer["captions"]:
+        product = math.prod(word["probability"] for word in each["words"])
+        assert math.log(product) == pytest.approx(each["log_prob"], rel=1e-4)
+
+
+@pytest.mark.parametrize("target", [None, "a red circle"])
+def test_each_word_has_its_weights_over_the_picture(client, opened, example, photo, target):
+    sight = captioning.see(opened["captions"].run.task, photo, target)
+    answer = ask(client, "look", run="captions", image=example, target=target)
+    assert answer["target"] == sight.answer.text
+    assert (answer["picture"]["rows"], answer["picture"]["columns"]) == sight.picture.shape[:2]
+    (shown,) = answer["maps"]
+    np.testing.assert_allclose(shown["weights"], sight.maps[0].weights, atol=6e-6)
+    words = [word["text"] for word in answer["words"]]
+    assert words
+    assert shown["queries"]["labels"] == [*words, "<end>"][: len(shown["queries"]["labels"])]
+    assert np.shape(shown["weights"])[2] == shown["keys"]["rows"] * shown["keys"]["columns"]
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        ({"text": "a"}, "reads pictures"),
+        ({"image": None}, "reads pictures"),
+        ({"target": "red " * 61}, "60 words"),
+        ({"pixel": [0, 0]}, "leave out `pixel`"),
+        ({"only": "nothing"}, "no attention of this model matches"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_sentence(client, more, sentence):
+    assert sentence in ask(client, "look", 422, **{"run": "captions", "image": picture(9, 9), **more})["error"]
+    assert "leave out `prefix`" in ask(client, "predict", 422, run="captions", image=picture(), prefix="a")["error"]
+
+
+def test_a_run_without_its_images_has_no_examples_but_captions(caption_run, tmp_path):
+    moved = tmp_path / "moved"
+    shutil.copytree(caption_run, moved)
+    shutil.rmtree(moved / "images")
+    run = CaptionRun("moved", saccade.load(moved), Limits())
+    assert run.info().examples == []
+
+
+@pytest.mark.slow
+def test_a_model_that_never_looks_back_has_a_caption_and_no_maps(tmp_path):
+    from saccade.serve.messages import LookQuestion
+    from saccade.training.start import train
+
+    settings = [
+        "data.examples=60",
+        "train.steps=2",
+        "train.validate_every=2",
+        "train.threads=1",
+        "train.precision=fp32",
+    ]
+    settings += ["model.encoder.width=8", "model.embedding=16", "model.hidden=16", "decode.valid_sentences=2"]
+    run = CaptionRun("none", saccade.load(train("shapes-none", settings, tmp_path / "none")), Limits())
+    assert not run.info().attends
+    for target in (None, "a red circle"):
+        answer = run.look(LookQuestion(image=picture(20, 20), target=target))
+        assert answer["maps"] == []
+        assert answer["words"]
