@@ -13,6 +13,7 @@ by side.
 Axis legend: B batch, N length, D features.
 """
 
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -43,9 +44,11 @@ class Cell(nn.Module):
         """The input's part of the gates, for the leading features of the input."""
         return F.linear(first, self.weight_ih[:, : first.shape[-1]], self.bias_ih)
 
-    def more_gates(self, rest: Tensor) -> Tensor:
-        """The part of the trailing features of the input, to be added."""
-        return F.linear(rest, self.weight_ih[:, self.input_size - rest.shape[-1] :])
+    def more_gates(self, size: int) -> Callable[[Tensor], Tensor]:
+        """The part of the `size` trailing features of the input, to be added. Ask once for many steps: the gradient of the weights'
+        slice is then put into its place once, not at every step."""
+        rest = self.weight_ih[:, self.input_size - size :]
+        return lambda features: F.linear(features, rest)
 
     def output(self, state: Tensor) -> Tensor:
         """h of a state."""

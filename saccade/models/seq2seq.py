@@ -138,10 +138,11 @@ class FixedContext(Decoder):
 
     def unroll(self, embedded: Tensor, state: State) -> tuple[Tensor, Tensor]:
         first = _cell(self.cells[0])
+        more_gates = first.more_gates(first.size)
         tops, contexts, log_probs = [], [], []
         for gates in first.gates(embedded).unbind(1):
             context, log_prob = self._look(self._top(state.cells), state)
-            cells = self._advance(gates + first.more_gates(context), state.cells)
+            cells = self._advance(gates + more_gates(context), state.cells)
             state = replace(state, cells=cells, position=state.position + 1)
             tops.append(self._top(cells))
             contexts.append(context)
@@ -151,7 +152,7 @@ class FixedContext(Decoder):
     def step(self, embedded: Tensor, state: State) -> tuple[Tensor, State]:
         first = _cell(self.cells[0])
         context, _ = self._look(self._top(state.cells), state)
-        cells = self._advance(first.gates(embedded) + first.more_gates(context), state.cells)
+        cells = self._advance(first.gates(embedded) + first.more_gates(first.size)(context), state.cells)
         readout = self._read(self._top(cells), context, embedded)
         return readout, replace(state, cells=cells, readout=readout, position=state.position + 1)
 
@@ -217,16 +218,17 @@ class StepThenAttendFeeding(StepThenAttend):
 
     def unroll(self, embedded: Tensor, state: State) -> tuple[Tensor, Tensor]:
         first = _cell(self.cells[0])
+        more_gates = first.more_gates(self.embedding)
         readouts, log_probs = [], []
         for gates in first.gates(embedded).unbind(1):
-            readout, log_prob, state = self._step(gates + first.more_gates(state.readout), state)
+            readout, log_prob, state = self._step(gates + more_gates(state.readout), state)
             readouts.append(readout)
             log_probs.append(log_prob)
         return torch.stack(readouts, 1), _over_time(log_probs)
 
     def step(self, embedded: Tensor, state: State) -> tuple[Tensor, State]:
         first = _cell(self.cells[0])
-        readout, _, state = self._step(first.gates(embedded) + first.more_gates(state.readout), state)
+        readout, _, state = self._step(first.gates(embedded) + first.more_gates(self.embedding)(state.readout), state)
         return readout, state
 
 

@@ -86,10 +86,11 @@ class SoftTeller(Teller):
     def unroll(self, embedded: Tensor, state: show_tell.State) -> Reading:
         assert isinstance(state, State)
         selection = self._selection()
+        more_gates = self.cell.more_gates(self.attention.score.key_size)
         cells, tops, contexts, scores, log_probs = state.cells, [], [], [], []
         for gates in self.cell.gates(embedded).unbind(1):
             context, score, log_prob = self._look(cells, state.memory, selection)
-            cells = self.cell(gates + self.cell.more_gates(context), cells)
+            cells = self.cell(gates + more_gates(context), cells)
             tops.append(self.cell.output(cells))
             contexts.append(context)
             scores.append(score)
@@ -101,7 +102,8 @@ class SoftTeller(Teller):
     def step(self, embedded: Tensor, state: show_tell.State) -> tuple[Tensor, State]:
         assert isinstance(state, State)
         context, _, _ = self._look(state.cells, state.memory, self.attention.selection)
-        cells = self.cell(self.cell.gates(embedded) + self.cell.more_gates(context), state.cells)
+        more_gates = self.cell.more_gates(context.shape[-1])
+        cells = self.cell(self.cell.gates(embedded) + more_gates(context), state.cells)
         return self._read_all(embedded, self.cell.output(cells), context), replace(state, cells=cells)
 
     def _look(self, cells: Tensor, memory: Memory, selection: Selection) -> Look:
