@@ -26,8 +26,13 @@ def greedy_search(
     `longest` is the most tokens an output may have, eos included, for all or per sentence (B,).
     """
 
-    def most_probable(log_probs: Tensor, rows: Tensor, position: int) -> Tensor:
-        token = log_probs.topk(2).indices  # two, because the best may be pad, which is never written
-        return token[:, 0].where(token[:, 0] != pad, token[:, 1])
+    def choose(log_probs: Tensor, rows: Tensor, position: int) -> Tensor:
+        return most_probable(log_probs, pad)
 
-    return walk(stepper, memory, begin, most_probable, Constraints.of(begin, eos, pad, longest, prefix))
+    return walk(stepper, memory, begin, choose, Constraints.of(begin, eos, pad, longest, prefix))
+
+
+def most_probable(log_probs: Tensor, pad: int) -> Tensor:
+    """The best token of each row (N, V) -> (N,); pad is never written."""
+    token = log_probs.topk(2).indices
+    return token[:, 0].where(token[:, 0] != pad, token[:, 1])

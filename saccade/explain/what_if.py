@@ -56,6 +56,7 @@ class Outcome:
     kept: int  # tokens that stayed because they stand before the last intervention
 
 
+@torch.no_grad()
 def what_if(
     task: TranslationTask,
     source: list[int],
@@ -64,6 +65,7 @@ def what_if(
     words: bool = True,
 ) -> Outcome:
     """The translation (tokens) `target` of `source` after interventions, in the order in which somebody made them."""
+    task.model.eval()
     for each in interventions:
         _check(task, source, target, each)
     last = interventions[-1] if interventions else None

@@ -45,7 +45,7 @@ class Past:
         """The past to write the next step into."""
         store = self._store
         if store is None:
-            return self
+            return Past(self.layers, self.length)
         if store.written > self.length:  # somebody has gone on from here already
             store = _Store(store.prepared.clone(), store.value.clone(), self.length)
         if store.prepared.shape[3] == self.length:

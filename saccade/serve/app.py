@@ -243,7 +243,8 @@ def _add_questions(app: FastAPI, asking: Asking) -> None:
     @app.post("/api/what-if", summary="The translation if the model had looked elsewhere, or lost a head")
     async def what_if(question: WhatIfQuestion) -> Response:
         run = asking.text_run(question)
-        return Answer(await asking.one(lambda each: exploring.what_if(run, each), question))
+        content = await asking.one(lambda each: as_json(exploring.what_if(run, each)), question)
+        return Response(content, media_type="application/json")
 
 
 def _add_state(app: FastAPI, asking: Asking, metrics: Metrics) -> None:

@@ -25,7 +25,7 @@ def search(run: TextRun, question: SearchQuestion) -> dict[str, Any]:
     }
     config = run.task.recipe.decode.with_changes({"search": "beam", "best": question.best, **given})
     tree = SearchTree()
-    searching.search(run.task, source, config, run.target(question.prefix)[1], tree)
+    searching.search(run.task, source, config, run.beginning(question.prefix), tree)
     _, *branches = tree.roots[0].everything()
     numbers = {id(branch): number for number, branch in enumerate(branches)}
     return {
@@ -39,11 +39,10 @@ def search(run: TextRun, question: SearchQuestion) -> dict[str, Any]:
 def _node(run: TextRun, branch: Branch, parent: int | None) -> dict[str, Any]:
     tokens = branch.tokens
     ends = tokens[-1] == EOS
-    text = run.writes.decode(tokens).strip()
     return {
         "parent": parent,
         "piece": END if ends else run.writes.pieces(tokens)[-1],
-        "prefix": None if ends or "\ufffd" in text else text,
+        "prefix": None if ends else run.prefix_of(tokens),
         "log_prob": round(branch.log_prob, 5),
         "total": round(branch.total, 5),
         "score": round(branch.score, 5),

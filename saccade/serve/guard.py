@@ -12,6 +12,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -42,11 +43,15 @@ class Refused(Exception):
         self.sentence = sentence
 
 
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+_DISCARDED = 8  # times the largest body: what is read of a larger one before its client is told
+
+
 @dataclass(frozen=True)
 class Access:
     """Who may ask. `hosts` are the names that this server answers to (None: any), `token` what the API asks for (None: nothing)."""
 
-    hosts: frozenset[str] | None = frozenset({"127.0.0.1", "localhost", "::1"})
+    hosts: frozenset[str] | None = LOOPBACK
     token: str | None = None
 
 
@@ -123,10 +128,17 @@ class Guard:
         """The whole body, read within the limits, and then the client's own messages (it may leave)."""
         largest = self.limits.body
         length = headers.get("content-length", "0")
-        if not length.isdigit() or int(length[:20]) > largest:
-            raise _too_large(largest)
         try:
+            if not length.isdigit() or int(length[:20]) > largest:
+                raise _TooLarge(goes_on=True)
             body = await asyncio.wait_for(_whole(receive, largest), self.limits.upload_seconds)
+        except _TooLarge as too_large:
+            if too_large.goes_on:
+                with suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(_discard(receive, _DISCARDED * largest), self.limits.upload_seconds)
+            raise Refused(
+                413, f"the request is larger than the {largest:,} bytes that are allowed: send less at a time"
+            ) from None
         except asyncio.TimeoutError:
             seconds = self.limits.upload_seconds
             raise Refused(408, f"the request did not arrive within {seconds:g} seconds: send it again") from None
@@ -151,12 +163,23 @@ async def _whole(receive: Any, largest: int) -> bytes:
         body += message.get("body", b"")
         more = message.get("more_body", False)
         if len(body) > largest:
-            raise _too_large(largest)
+            raise _TooLarge(more)
     return bytes(body)
 
 
-def _too_large(largest: int) -> Refused:
-    return Refused(413, f"the request is larger than the {largest:,} bytes that are allowed: send less at a time")
+async def _discard(receive: Any, most: int) -> None:
+    """Reads on, so that the client is still there to be told: one that is cut off while it sends sees a broken connection only."""
+    message = await receive()
+    while message["type"] == "http.request" and message.get("more_body", False) and most > 0:
+        most -= len(message.get("body", b""))
+        message = await receive()
+
+
+class _TooLarge(Exception):
+    """More was sent than is read."""
+
+    def __init__(self, goes_on: bool):
+        self.goes_on = goes_on
 
 
 def _name(address: str) -> str:

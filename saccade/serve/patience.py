@@ -1,4 +1,4 @@
-"""A connection on which no whole request head arrives in time is closed.
+"""A connection on which no whole request head arrives in time is closed, and so is one whose client does not read its answer.
 
 Uvicorn waits for the rest of a head as long as the client likes, and a client that likes it forever keeps a socket of ours. Bodies are the
 guard's business (guard.py): they have a limit of their own, and an answer that says so.
@@ -29,6 +29,22 @@ class Impatient(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
         super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._watch_answer(self.transport.get_write_buffer_size())
+
+    def _watch_answer(self, unread: int) -> None:
+        if unread:
+            self.loop.call_later(self.seconds, self._give_up_answer, unread)
+
+    def _give_up_answer(self, unread: int) -> None:
+        """Somebody slow may take as long as they like, but not stop."""
+        now = self.transport.get_write_buffer_size()
+        if now >= unread:
+            self.transport.abort()
+        else:
+            self._watch_answer(now)
 
     def _between_requests(self) -> bool:
         return self.cycle is None or self.cycle.response_complete

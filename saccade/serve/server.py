@@ -5,6 +5,7 @@ import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import quote
 
 from saccade.errors import ConfigError, UserError
 
@@ -23,7 +24,7 @@ def serve(
         from saccade.serve.patience import Impatient
     except ImportError:
         raise UserError("serving needs fastapi and uvicorn: pip install 'saccade[serve]'") from None
-    from saccade.serve.guard import Access
+    from saccade.serve.guard import LOOPBACK, Access
     from saccade.serve.limits import Limits
     from saccade.serve.served import open_runs
 
@@ -33,10 +34,15 @@ def serve(
     limits = Limits()
     runs = open_runs(paths, limits)
     listening.listen(1024)  # whoever reads the address below may ask at once
-    app = create_app(runs, limits, Access(token=token) if local else Access(hosts=None, token=token))
+    app = create_app(
+        runs,
+        limits,
+        Access(hosts=frozenset({*LOOPBACK, host}), token=token) if local else Access(hosts=None, token=token),
+    )
     shown = f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{listening.getsockname()[1]}/"
-    print(f"{', '.join(runs)} at {address}{f'#token={token}' if token else ''} (stop with Ctrl-C)", file=sys.stderr)
+    secret = "" if token is None else f"#token={quote(token, safe='')}"
+    print(f"{', '.join(runs)} at {address}{secret} (stop with Ctrl-C)", file=sys.stderr)
     config = uvicorn.Config(
         app, http=Impatient, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=60
     )

@@ -15,6 +15,7 @@ from saccade.data.text import normalise
 from saccade.data.tokenizer import BOS, EOS, PAD, Tokenizer
 from saccade.decoding import Hypothesis
 from saccade.decoding.constraints import Constraints
+from saccade.decoding.greedy import most_probable
 from saccade.decoding.walk import walk
 from saccade.errors import UserError
 from saccade.explain import replay
@@ -94,13 +95,16 @@ class TextRun(Served):
     def stream(self, question: StreamQuestion, tell: Callable[[dict[str, Any]], None]) -> None:
         """Greedy, and every word told as soon as it is written. `tell` may raise Stopped to end it."""
         (source,) = self.task.encode([question.text])
-        forced = self.target(question.prefix)[1]
+        if not source:
+            tell({"done": True, "text": "", "log_prob": 0.0, "finished": True})
+            return
+        forced = self.beginning(question.prefix)
         self.task.model.eval()
         memory = encoded(self.task, [source])
         so_far: list[int] = []
 
         def choose(log_probs: Tensor, rows: Tensor, position: int) -> Tensor:
-            token = log_probs.argmax(-1)
+            token = most_probable(log_probs, PAD)
             if position < len(forced):
                 token = torch.full_like(token, forced[position])
             if int(token) != EOS:
@@ -109,7 +113,7 @@ class TextRun(Served):
             return token
 
         begin = torch.tensor([BOS], device=self.task.device)
-        limit = room(self.task, source)
+        limit = max(room(self.task, source), len(forced))
         (hypothesis,) = walk(self.task.stepper, memory, begin, choose, Constraints.of(begin, EOS, PAD, limit, None))
         text = self.writes.decode(hypothesis.tokens).strip()
         tell({"done": True, "text": text, "log_prob": hypothesis.log_prob, "finished": hypothesis.finished})
@@ -119,9 +123,10 @@ class TextRun(Served):
     def look(self, question: LookQuestion) -> dict[str, Any]:
         """The maps, and every word of the translation with its probability."""
         source = str(question.text)
-        target = self.target(self.task.predict([source])[0].text if question.target is None else question.target)[0]
         self.task.encode([source])
-        maps = replay.look(self.task, source, target, question.words, question.only) if self.attends() else []
+        given = None if question.target is None else self.target(question.target)[0]
+        maps = replay.look(self.task, source, given, question.words, question.only) if self.attends() else []
+        target = self.task.predict([source])[0].text if given is None else given
         (scored,) = self.task.score([(source, target)])
         return {
             "run": self.name,
@@ -171,7 +176,7 @@ class TextRun(Served):
         if going:
             memory = encoded(self.task, [source] * len(going))
             config = self.task.recipe.decode.with_changes({"search": "greedy", "longest": len(before) + _LONGEST_WORD})
-            limit = torch.full((len(going),), len(before) + _LONGEST_WORD)
+            limit = torch.full((len(going),), len(before) + _LONGEST_WORD, device=self.task.device)
             found = generate(self.task.stepper, memory, limit, config, [[*before, token] for token in going])
             for (hypothesis,) in found:
                 yield self._alternative(hypothesis, len(before))
@@ -186,8 +191,17 @@ class TextRun(Served):
             stop += 1
         own = hypothesis.tokens[start:stop]
         probability = math.exp(sum(hypothesis.token_log_probs[start:stop]))
-        prefix = self.writes.decode(hypothesis.tokens[:stop]).strip()
+        prefix = self.prefix_of(hypothesis.tokens[:stop])
         return {"text": self.writes.decode(own).strip(), "probability": probability, "prefix": prefix}
+
+    def prefix_of(self, tokens: list[int]) -> str | None:
+        """The text by which these tokens can be forced; None where that text is read as other tokens."""
+        text = self.writes.decode(tokens).strip()
+        return text if self.writes.encode(normalise(text)) == tokens else None
+
+    def beginning(self, prefix: str) -> list[int]:
+        """The tokens of a forced beginning, all of which the model can write."""
+        return self.task.encode_targets([prefix], known=True)[0]
 
     def calculate(self, question: CalculationQuestion) -> dict[str, Any]:
         """One weight. Of words, the pair of pieces with the largest weight between them."""

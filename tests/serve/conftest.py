@@ -111,13 +111,22 @@ def client(opened):
 @contextmanager
 def serving(runs, limits=None):
     """A real server on a free port of this machine; its address."""
-    uvicorn = pytest.importorskip("uvicorn", reason="uvicorn is not installed (pip install 'saccade[serve]')")
+    pytest.importorskip("fastapi", reason="fastapi is not installed (pip install 'saccade[serve]')")
     from saccade.serve.app import create_app
-    from saccade.serve.patience import Impatient
 
     limits = limits or Limits()
-    protocol = type("Impatient", (Impatient,), {"seconds": limits.upload_seconds})
-    config = uvicorn.Config(create_app(runs, limits), http=protocol, log_level="error", access_log=False)
+    with running(create_app(runs, limits), limits.upload_seconds) as address:
+        yield address
+
+
+@contextmanager
+def running(app, seconds):
+    """Any application, served as ours is."""
+    uvicorn = pytest.importorskip("uvicorn", reason="uvicorn is not installed (pip install 'saccade[serve]')")
+    from saccade.serve.patience import Impatient
+
+    protocol = type("Impatient", (Impatient,), {"seconds": seconds})
+    config = uvicorn.Config(app, http=protocol, log_level="error", access_log=False)
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         server = uvicorn.Server(config)

@@ -106,6 +106,14 @@ def test_a_stream_ends_with_the_greedy_translation(client, word_run):
     assert json.loads(forced.splitlines()[-1])["text"].startswith("Les livres")
 
 
+def test_a_stream_keeps_its_beginning_and_says_what_it_cannot_write(client):
+    long = "Les chats " * 9
+    lines = client.post("/api/stream", json={"run": "words", "text": "The cats.", "prefix": long}).text.splitlines()
+    assert json.loads(lines[-1])["text"].startswith(long.strip())
+    empty = client.post("/api/stream", json={"run": "words", "text": " "}).text.splitlines()
+    assert [json.loads(line)["text"] for line in empty] == [""]
+
+
 def test_a_stream_that_cannot_begin_has_the_status_of_its_reason(opened, monkeypatch):
     import threading
 

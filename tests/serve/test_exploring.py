@@ -45,6 +45,16 @@ def test_a_branch_that_was_given_up_can_be_revived(client):
     assert leaves(again)[0]["fate"] == "best"
 
 
+def test_a_branch_has_a_prefix_only_if_that_leads_back_to_it(client, opened):
+    nodes = ask(client, "search", run="words", text="The cats sleep.", best=3)["nodes"]
+    task = opened["words"].task
+    prefixes = {node["prefix"] for node in nodes if node["prefix"] is not None}
+    assert prefixes
+    for prefix in prefixes:
+        tokens = task.encode_targets([prefix])[0]
+        assert task.vocabularies.target.decode(tokens).strip() == prefix
+
+
 def test_without_interventions_nothing_changes(client):
     answer = ask(client, "what-if", run="words", text=SENTENCE, interventions=[])
     own = ask(client, "predict", run="words", text=SENTENCE)["translations"][0]

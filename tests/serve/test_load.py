@@ -17,7 +17,7 @@ import pytest
 
 from saccade.serve.limits import Limits
 
-from .conftest import NOUNS, VERBS, serving
+from .conftest import NOUNS, VERBS, running, serving
 
 CLIENTS, SECONDS = 64, 30
 SENTENCES = [f"The {noun} {verb} today." for noun in NOUNS for verb in VERBS]
@@ -144,3 +144,38 @@ def test_half_a_body_gets_a_sentence_in_time(opened):
         assert answer.startswith(b"HTTP/1.1 408")
         assert b"did not arrive within 0.3 seconds" in answer
         sock.close()
+
+
+def test_who_sends_too_much_is_told_so_and_not_cut_off(opened):
+    with serving(opened, Limits(body=1_000_000)) as address:
+        port = int(address.rpartition(":")[2])
+        for size in (1_100_000, 5_000_000):
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+            status, said = post(connection, "predict", {"run": "words", "text": "a" * size})
+            assert status == 413
+            assert "1,000,000 bytes" in json.loads(said)["error"]
+
+
+@pytest.mark.parametrize("reads", [False, True])
+def test_who_does_not_read_the_answer_is_shown_out_and_who_reads_slowly_is_not(reads):
+    size = 30_000_000  # more than the buffers between the two hold
+
+    async def large(scope, receive, send):
+        if scope["type"] == "http":
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b"x" * size})
+
+    with running(large, seconds=0.5) as address, socket.socket() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        sock.connect(("127.0.0.1", int(address.rpartition(":")[2])))
+        sock.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        received = 0
+        for _ in range(8):
+            time.sleep(0.25)
+            for _ in range(40 if reads else 0):
+                received += len(sock.recv(65536))
+        sock.settimeout(10)
+        with suppress(OSError):
+            while part := sock.recv(1 << 20):
+                received += len(part)
+    assert (received > size) == reads

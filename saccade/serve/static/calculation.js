@@ -10,8 +10,13 @@ export async function openCalculation(question, label, weights, head, turn, chan
   const strongest = weights.indexOf(Math.max(...weights));
   const show = async (change) => {
     question = {...question, ...change};
-    const answer = await ask("calculation", question);
-    dialog.replaceChildren(...view(answer, label, weights, head === null, show), ...remarks(turn, changed));
+    try {
+      const answer = await ask("calculation", question);
+      dialog.replaceChildren(...view(answer, label, weights, head === null, show), ...remarks(turn, changed));
+    } catch (error) {
+      if (!dialog.open) throw error;
+      dialog.prepend(element("p", {role: "alert", textContent: error.message}));
+    }
     if (!dialog.open) dialog.showModal();
   };
   await show({head: head ?? strongest});

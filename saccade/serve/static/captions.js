@@ -28,7 +28,7 @@ export class CaptionPanel {
   async look(image) {
     this.root.classList.add("busy");
     try {
-      const found = await ask("predict", {run: this.run.name, image, best: 5});
+      const found = await ask("predict", {run: this.run.name, image, best: this.run.decode?.search === "greedy" ? 1 : 5});
       Object.assign(this, {image, captions: found.captions});
       await this.choose(0);
     } finally {

@@ -89,7 +89,7 @@ function again() {
 }
 
 function listen() {
-  byId("run").onchange = (event) => { state = {run: event.target.value, with: state.with, text: state.text}; byId("text").value = ""; again(); };
+  byId("run").onchange = (event) => { state = {run: event.target.value, with: state.with}; byId("text").value = ""; again(); };
   byId("with").onchange = (event) => { state.with = event.target.value; again(); };
   byId("text-form").onsubmit = (event) => { event.preventDefault(); translate(); };
   byId("text").onkeydown = (event) => { if (event.key === "Enter" && !event.shiftKey) { event.preventDefault(); translate(); } };
@@ -107,13 +107,13 @@ function listen() {
     if (file && !byId("image-form").hidden) readFile(file);
   });
   byId("link").onclick = async () => {
-    await navigator.clipboard?.writeText(location.href).catch(() => {});
-    byId("link").textContent = "Copied";
+    const copied = await navigator.clipboard?.writeText(location.href).then(() => true, () => false);
+    byId("link").textContent = copied ? "Copied" : "Copy it from the address bar";
     setTimeout(() => { byId("link").textContent = "Copy link"; }, 1500);
   };
   byId("theme").onclick = () => cycleTheme(byId("theme"));
   byId("calculation").addEventListener("click", (event) => { if (event.target === byId("calculation")) byId("calculation").close(); });
-  addEventListener("hashchange", () => { readLink(); start(); });
+  addEventListener("hashchange", () => { readLink(); if (runs.length) start(); else load(); });
 }
 
 function start() {

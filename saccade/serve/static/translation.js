@@ -46,7 +46,7 @@ export class TranslationPanel {
     this.root.setAttribute("aria-busy", "true");
     try {
       await this.write(text, prefix, signal);
-      const found = await ask("predict", {run: this.run.name, text, best: BEST, prefix}, signal);
+      const found = await ask("predict", {run: this.run.name, text, best: this.run.decode?.search === "greedy" ? 1 : BEST, prefix}, signal);
       Object.assign(this, {text, prefix, translations: found.translations});
       await this.choose(0, signal);
       this.search.about({run: this.run.name, text, prefix, best: BEST});

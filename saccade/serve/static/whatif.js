@@ -45,8 +45,9 @@ export class WhatIf {
   isCut(map, head) { return this.made.some(({asked}) => asked.step === undefined && asked.map === map.name && asked.head === head); }
 
   async make(question, asked, said) {
-    // The same step turned twice: the later turn is meant.
-    const kept = this.made.filter((each) => asked.step === undefined || each.asked.step !== asked.step || each.asked.map !== asked.map || each.asked.head !== asked.head);
+    // A turn changes all that follows: later words that were turned before are no more, and the same word turned twice means the later turn.
+    const same = (each) => each.asked.step === asked.step && each.asked.map === asked.map && each.asked.head === asked.head;
+    const kept = this.made.filter((each) => asked.step === undefined || each.asked.step === undefined || (each.asked.step <= asked.step && !same(each)));
     const made = [...kept, {asked, said}];
     try {
       const answer = await ask("what-if", {...question, interventions: made.map((each) => each.asked)});
