@@ -13,12 +13,14 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import torch
+from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from saccade import config as configs
+from saccade.attention import LocalSelfAttention2d
 from saccade.config import Recipe
 from saccade.errors import ConfigError
+from saccade.export.onnx_graph import by_definition
 from saccade.files import replacing, write_text
 from saccade.run import Run
 from saccade.training.checkpoint import RunDirectory
@@ -113,16 +115,27 @@ def _measure(settings: dict[str, str], path: Path) -> Row:
         "loss": next(line["loss"] for line in reversed(lines) if "loss" in line),
     }
     if hasattr(run.task, "example"):
-        costs["MFLOP"] = _operations(run) / 1e6
+        costs["MFLOP"] = operations(run.task.model, run.task.example()) / 1e6
     return Row(settings, costs, run.evaluate("test").compared())
 
 
-@torch.no_grad()
-def _operations(run: Run) -> float:
-    """Floating-point operations of one forward pass over one example."""
+def operations(model: nn.Module, example: Tensor) -> float:
+    """Floating-point operations of one forward pass over one example, those of attention itself included.
+
+    Attention is written out, because a fused kernel's products are not counted, and neighbourhoods are counted by their formula.
+    """
+    model, near = by_definition(model), [0.0]
+
+    def count(module: nn.Module, inputs: object, output: Tensor) -> None:
+        assert isinstance(module, LocalSelfAttention2d)
+        near[0] += 2 * 2 * module.kernel_size**2 * output.numel()  # a product and a sum for each score and each value
+
+    for module in model.modules():
+        if isinstance(module, LocalSelfAttention2d):
+            module.register_forward_hook(count)
     with FlopCounterMode(display=False) as counter:
-        run.task.model(run.task.example())
-    return float(counter.get_total_flops())
+        model(example.cpu())
+    return float(counter.get_total_flops()) + near[0]
 
 
 def columns(rows: Sequence[Row]) -> list[tuple[str, list[str]]]:

@@ -25,6 +25,7 @@ from saccade.attention import record_attention
 from saccade.config import Config as BaseConfig
 from saccade.config import Recipe
 from saccade.data import captions as caption_data
+from saccade.data.caption_files import plain
 from saccade.data.captions import Array, CaptionPairs, Captions, CaptionsConfig, Say, equal_length_batches
 from saccade.data.features import cache_directory, features
 from saccade.data.image_decoding import Pixels
@@ -33,7 +34,7 @@ from saccade.data.image_store import AnyImage, name_of, pixels_of
 from saccade.data.tokenizer import BOS, EOS, PAD
 from saccade.decoding import Hypothesis, score_targets
 from saccade.layers.cross_entropy import linear_cross_entropy
-from saccade.tasks.caption_scores import CaptionScores, plain, score_captions
+from saccade.tasks.caption_scores import CaptionScores, score_captions
 from saccade.tasks.generate import DecodeConfig, as_prefix, generate
 from saccade.tasks.pointing import Pointed, Pointing, pointed, together
 from saccade.tasks.task import Loss, Objective, Validation, device, trainable

@@ -9,7 +9,6 @@ is not here: it needs WordNet, and no well-kept implementation goes without.
 """
 
 import math
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -17,6 +16,8 @@ from itertools import zip_longest
 from typing import Any
 
 from sacrebleu.metrics.bleu import BLEU
+
+from saccade.data.caption_files import plain
 
 _ORDERS = (1, 2, 3, 4)
 _SPREAD = 6.0  # words by which a caption may be longer or shorter before CIDEr-D minds
@@ -78,11 +79,6 @@ def score_captions(outputs: Sequence[str], references: Sequence[Sequence[str]]) 
         exact=100 * exact / max(len(captions), 1),
         signature=str(bleus[-1].get_signature()),
     )
-
-
-def plain(text: str) -> str:
-    """In lower case, without punctuation, one space between words."""
-    return " ".join(re.sub(r"[^\w\s]|_", "", text.lower()).split())
 
 
 def cider_d(captions: Sequence[str], references: Sequence[Sequence[str]]) -> float:

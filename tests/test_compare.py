@@ -1,0 +1,47 @@
+"""What a comparison counts."""
+
+import pytest
+import torch
+from torch import nn
+
+from saccade.attention import LocalSelfAttention2d, MultiHead
+from saccade.compare import combinations, operations
+from saccade.config import load
+from saccade.data.image_shape import ImageShape
+
+
+class Layer(nn.Module):
+    def __init__(self, layer: nn.Module):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x):
+        seen = self.layer(x)
+        return seen.context if isinstance(self.layer, MultiHead) else seen
+
+
+def test_operations_of_attention_are_those_of_its_formula():
+    length, size = 40, 16
+    expected = 2 * (4 * length * size**2 + 2 * length**2 * size)  # four projections, scores, weighted sums
+    assert operations(Layer(MultiHead(size, 4)), torch.randn(1, length, size)) == expected
+
+
+def test_operations_of_a_neighbourhood_are_those_of_its_formula():
+    layer, image = LocalSelfAttention2d(8, 16, 5, 2), torch.randn(1, 8, 6, 7)
+    pixels = 6 * 7
+    projections, offsets = 3 * pixels * 8 * 16, 2 * 5 * pixels * 8  # row and column embeddings meet half a head each
+    assert operations(Layer(layer), image) == 2 * (projections + 2 * 25 * pixels * 16 + offsets)
+
+
+@pytest.mark.parametrize("model", ["vit", "cnn", "resnet", "swin"])
+def test_operations_of_every_image_model_can_be_counted(model):
+    recipe = load("digits-vit", [f"model.name={model}"])
+    image = ImageShape(3, 32, 32)
+    built = recipe.model_module.build(recipe.model, image, 10).eval()
+    assert operations(built, torch.zeros(1, 3, 32, 32)) > 1e6
+    assert all(parameter.requires_grad for parameter in built.parameters())
+
+
+def test_lists_can_be_varied():
+    chosen = combinations(["train.betas=[0.9,0.98],[0.9,0.999]", "model.heads=1,2"])
+    assert [each["train.betas"] for each in chosen] == ["[0.9,0.98]", "[0.9,0.98]", "[0.9,0.999]", "[0.9,0.999]"]
