@@ -199,7 +199,9 @@ def test_a_bad_image_stops_with_its_name_unless_it_may_be_left_out(tmp_path):
     assert sum(len(found.split(split)) for split in SPLITS) == 19
     names = {name for split in SPLITS for name in found.split(split).names}
     assert not names & {"cat/004.png", "dog/999.png"}
-    assert any(line.startswith("left out, because they cannot be decoded: 2 of the images, the first: ") for line in said)
+    assert any(
+        line.startswith("left out, because they cannot be decoded: 2 of the images, the first: ") for line in said
+    )
 
 
 def test_only_bad_images_is_a_sentence(tmp_path):
