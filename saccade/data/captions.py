@@ -145,7 +145,8 @@ def prepare(config: CaptionsConfig, directory: Path, seed: int, say: Say) -> Cap
     started = time.monotonic()
     source = _source(config, seed, say)
     side = SIDE if config.corpus == "shapes" else _SIDE
-    shape = ImageShape(3, config.rows or side, config.columns or side)
+    # A caption may be about what stands at the edge, so nothing is cut off.
+    shape = ImageShape(3, config.rows or side, config.columns or side, stretched=True)
     make_directory(directory)
     choices = {split: (listing, range(len(listing))) for split, listing in source.listings.items()}
     counts = write_sets(directory / "images", choices, [""], shape, config.skip_bad)
@@ -171,7 +172,7 @@ def reopen(directory: Path) -> Captions:
     path = directory / "captions.json"
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-        shape = ImageShape(**{name: int(size) for name, size in values["image"].items()})
+        shape = ImageShape(**values["image"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise _incomplete(path, error) from None
     return Captions(directory, shape, Vocabularies.load(directory / "tokenizer.json").source)

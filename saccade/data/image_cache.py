@@ -68,7 +68,8 @@ class Counts:
         yield f"{self.images:,} images decoded in {self.seconds:.1f} s, {share:.0f} % of the time that reading them took"
         if self.resized:
             size = f"{shape.rows} × {shape.columns}"
-            yield f"{self.resized:,} images had another size and were scaled to {size}, what then overhung cut off"
+            how = "stretched to" if shape.stretched else "cut to the proportions of"
+            yield f"{self.resized:,} images had another size and were scaled and {how} {size}"
         if self.bad:
             yield f"left out, because they cannot be decoded: {self.bad:,} of the images, the first: {self.first_bad}"
 

@@ -1,7 +1,8 @@
 """One picture of any common format, made upright and turned into 8-bit pixels of one size.
 
 Grey, colour, palette, transparent (laid on white), CMYK and 16-bit pictures become 1 or 3 channels of 8 bits; a camera's note about how it
-was held (EXIF) is followed. Another size is scaled to cover the one wanted, and what then overhangs is cut off on both sides alike.
+was held (EXIF) is followed. Another size is scaled to cover the one wanted, and what then overhangs is cut off on both sides alike; or it
+is stretched to the one wanted, where nothing may be missing (`ImageShape.stretched`).
 
 Axis legend: C channels, H rows, W columns.
 """
@@ -59,7 +60,8 @@ def decode(image: Image.Image, shape: ImageShape, name: str) -> tuple[Pixels, bo
             image.draft(None, (most, most))
             image = _in_channels(_turned(image), shape.channels, name)
             if image.size != (shape.columns, shape.rows):
-                image = ImageOps.fit(image, (shape.columns, shape.rows), Image.Resampling.BICUBIC)
+                fit = Image.Image.resize if shape.stretched else ImageOps.fit
+                image = fit(image, (shape.columns, shape.rows), Image.Resampling.BICUBIC)
             pixels = np.asarray(image, np.uint8).reshape(shape.rows, shape.columns, shape.channels)
     except BadImage:
         raise

@@ -1,4 +1,4 @@
-"""How large an image is."""
+"""How large the images of a model are, and how others are made so."""
 
 from dataclasses import dataclass
 
@@ -8,3 +8,8 @@ class ImageShape:
     channels: int
     rows: int
     columns: int
+    stretched: bool = False  # an image of other proportions is stretched to this size; else what overhangs is cut off
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        return self.channels, self.rows, self.columns

@@ -138,7 +138,7 @@ def reopen(directory: Path) -> Images:
     path = directory / "classes.json"
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-        shape = ImageShape(**{name: int(size) for name, size in values["image"].items()})
+        shape = ImageShape(**values["image"])
         classes, mean, deviation = (tuple(values[name]) for name in ("classes", "mean", "deviation"))
         if not classes or len(mean) != shape.channels or len(deviation) != shape.channels:
             raise ValueError("its lists have the wrong lengths")

@@ -14,7 +14,7 @@ Axis legend: B batch, C channels, H rows, W columns.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -93,7 +93,7 @@ class ClassifyTask:
         self.device = device()
         self.shape = shape_after(recipe.data.scatter, images.shape)  # of what the model gets
         scattered(
-            torch.zeros(1, *astuple(images.shape)), recipe.data.scatter, torch.Generator()
+            torch.zeros(1, *images.shape.sizes), recipe.data.scatter, torch.Generator()
         )  # refuses what does not fit
         recipe.augment.check_fits(self.shape)
         self.standardise = Standardise(images.mean, images.deviation, self.device)
@@ -156,7 +156,7 @@ class ClassifyTask:
 
     def example(self) -> Tensor:
         """One blank image as the model gets it: (1, C, H, W)."""
-        return torch.zeros(1, *astuple(self.shape), device=self.device)
+        return torch.zeros(1, *self.shape.sizes, device=self.device)
 
     # Judging
 

@@ -65,7 +65,7 @@ def test_lists_say_which_image_is_for_what(photos, tmp_path):
     assert found.valid.names == [f"{number:02}.png" for number in range(30, 35)]
     assert found.test.captions[0] == ("a dog runs", "one word35 here")
     assert found.test.regions is None
-    assert found.shape == ImageShape(3, 16, 24)
+    assert found.shape == ImageShape(3, 16, 24, stretched=True)
     assert said[0] == (
         "30 images with 60 captions to train on, 5 images with 10 captions to validate and 5 images with 10 captions to test; "
         "a vocabulary of 39 words"
@@ -246,7 +246,7 @@ def test_processes_together_see_the_batches_that_one_would_see():
 def test_shapes_are_drawn_with_their_captions_and_regions(shapes):
     found, _ = shapes
     expected = scenes("train", 60)
-    assert found.shape == ImageShape(3, 64, 64)
+    assert found.shape == ImageShape(3, 64, 64, stretched=True)
     assert [len(found.split(split)) for split in SPLITS] == [60, 500, 1000]
     np.testing.assert_array_equal(found.train.pixels[7], np.asarray(draw(expected[7])).transpose(2, 0, 1))
     assert found.train.captions[7] == (expected[7].caption,)

@@ -102,6 +102,13 @@ def test_another_size_is_scaled_to_cover_and_cut_on_both_sides_alike():
     np.testing.assert_array_equal(whole, np.asarray(image.resize((35, 10), Image.Resampling.BICUBIC)))
 
 
+def test_another_size_is_stretched_where_nothing_may_be_missing():
+    image = Image.fromarray(np.hstack([np.zeros((20, 10), np.uint8), np.full((20, 60), 200, np.uint8)]))
+    pixels, resized = unpacked(packed(image), ImageShape(1, 10, 14, stretched=True))
+    assert resized
+    np.testing.assert_array_equal(pixels[..., 0], np.asarray(image.resize((14, 10), Image.Resampling.BICUBIC)))
+
+
 def test_a_single_pixel_fills_the_whole_picture():
     pixels, resized = unpacked(packed(Image.new("RGB", (1, 1), (10, 20, 30))))
     assert resized

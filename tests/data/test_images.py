@@ -162,7 +162,7 @@ def test_sizes_come_from_the_first_image_and_others_are_counted(tmp_path):
     Image.new("RGB", (9, 4), "red").save(root / "dog" / "zzz.png")
     found, said = prepared(tmp_path / "run", train=root)
     assert found.shape == ImageShape(3, 6, 5)
-    assert "1 images had another size and were scaled to 6 × 5, what then overhung cut off" in said
+    assert "1 images had another size and were scaled and cut to the proportions of 6 × 5" in said
     found, said = prepared(tmp_path / "other", train=root, rows=4, columns=7, channels=1)
     assert found.shape == ImageShape(1, 4, 7)
     assert any(sentence.startswith("21 images had another size") for sentence in said)
