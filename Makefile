@@ -39,12 +39,12 @@ bench: $(READY)  ## measure speed and memory beside torch's own layers; writes b
 	@$(BIN)/python -m benchmarks.attention
 	@$(BIN)/python -m benchmarks.local2d
 
-peers: $(READY)  ## measure training beside other libraries; with RUN=directory decoding and start-up, too
+peers: $(READY)  ## measure training beside other libraries; with RUN=directory decoding, start-up and serving, too
 	@$(BIN)/python -m pip install --quiet --editable '.[peers]'
 	@# JoeyNMT asks for versions that nobody else wants; it works without.
 	@$(BIN)/python -m pip install --quiet --no-deps joeynmt subword-nmt
 	@for each in training recurrent vision; do $(BIN)/python -m benchmarks.$$each || exit 1; done
-	@test -z "$(RUN)" || for each in decoding startup; do $(BIN)/python -m benchmarks.$$each $(RUN) || exit 1; done
+	@test -z "$(RUN)" || for each in decoding startup serving; do $(BIN)/python -m benchmarks.$$each $(RUN) || exit 1; done
 	@$(BIN)/python -m benchmarks.picture
 
 clean:  ## remove the environment and everything built

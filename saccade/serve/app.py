@@ -134,9 +134,9 @@ class Asking:
             return [None] * len(questions)
 
         self.worker.submit(work, question, self.limits.seconds)
-        begun = False
+        begun, deadline = False, loop.time() + self.limits.seconds
         try:
-            while (message := await self._in_time(told)) is not None:
+            while (message := await _before(deadline - loop.time(), told)) is not None:
                 if isinstance(message, Exception):
                     if not begun:
                         raise message
@@ -147,11 +147,12 @@ class Asking:
         finally:
             left = True
 
-    async def _in_time(self, told: "asyncio.Queue[Told]") -> Told:
-        try:
-            return await asyncio.wait_for(told.get(), self.limits.seconds)
-        except asyncio.TimeoutError:
-            return Busy("there was no answer in time: ask again in a moment")
+
+async def _before(seconds: float, told: "asyncio.Queue[Told]") -> Told:
+    try:
+        return await asyncio.wait_for(told.get(), max(seconds, 0.0))
+    except asyncio.TimeoutError:
+        return Busy("there was no answer in time: ask again in a moment")
 
 
 def _sentence(error: Exception) -> str:
