@@ -5,11 +5,12 @@
 
 Around the selection of a module stands another one for the while, which changes what the first one gives. Everything after it follows from
 the new weights, whoever records meanwhile sees them, and only routes that have weights are taken there. Other modules, and other threads
-that run the same model, compute what they always do.
+that run the same model, compute what they always do; a second thread that wants changes waits for the first.
 
 Axis legend: B batch, H heads, Q queries, K keys.
 """
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -24,6 +25,9 @@ from saccade.attention.selection import Alignment, Selection
 Change = Callable[[Tensor], Tensor]
 """The weights of one call as selected, (B, Q, K) or (B, H, Q, K) -> the weights to use instead, of the same shape."""
 
+_one_at_a_time = (
+    threading.RLock()
+)  # selections are put back in the order they were taken out, or they would not be the old ones
 _changing: ContextVar[tuple[object, ...]] = ContextVar("saccade_changing", default=())
 
 
@@ -34,8 +38,8 @@ def change_attention(model: nn.Module, changes: Mapping[str, Change]) -> Iterato
     for name in changes:
         if name not in modules:
             raise KeyError(f"there is no attention called {name!r}; there are: {', '.join(modules) or 'none'}")
-    mine, before = object(), {name: modules[name].selection for name in changes}
-    with uncompiled:
+    with _one_at_a_time, uncompiled:
+        mine, before = object(), {name: modules[name].selection for name in changes}
         token = _changing.set((*_changing.get(), mine))
         for name, change in changes.items():
             modules[name].selection = _Changed(before[name], change, mine)

@@ -110,6 +110,30 @@ def test_another_thread_is_not_changed(reader, given):
     assert torch.equal(heard[0], plain)
 
 
+def test_two_threads_change_one_after_the_other_and_leave_nothing(reader, given):
+    own, inside, go_on, heard = reader.one.selection, threading.Event(), threading.Event(), []
+
+    def first():
+        with change_attention(reader, {"one": onto([0])}):
+            inside.set()
+            go_on.wait(10)
+
+    def second():
+        inside.wait(10)
+        go_on_soon.start()
+        with change_attention(reader, {"one": onto([3])}):
+            heard.append(reader(*given))
+
+    go_on_soon = threading.Timer(0.1, go_on.set)
+    threads = [threading.Thread(target=work) for work in (first, second)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    torch.testing.assert_close(heard[0], given[1][:, 3:4].expand(2, 9, 8))
+    assert reader.one.selection is own
+
+
 def test_a_name_that_is_not_there_is_said_with_those_that_are(reader):
     with (
         pytest.raises(KeyError, match="no attention called 'few'; there are: many, one"),
