@@ -9,6 +9,7 @@ class Limits:
     characters: int = 2000  # of a text
     pixels: int = 25_000_000  # of an image, before it is scaled down
     weights: int = 4_000_000  # attention weights in one answer
+    drawn: int = 200_000  # of them in one picture of words, each of which is a square with a number
     seconds: float = 30.0  # from the last byte of a request to its answer, waiting included
     upload_seconds: float = 20.0  # for the body to arrive
     queue: int = 128  # requests that wait for the model

@@ -84,13 +84,17 @@ class Served(ABC):
 
     def shown(self, maps: Sequence[AttentionMap]) -> list[dict[str, Any]]:
         """Maps as JSON with five digits: enough for eyes, a third of the bytes."""
+        return [_shown(each) for each in self.within(maps, self.limits.weights)]
+
+    def within(self, maps: Sequence[AttentionMap], most: int) -> Sequence[AttentionMap]:
+        """The same maps, if they are not too many weights."""
         count = sum(each.weights.size for each in maps)
-        if count > self.limits.weights:
+        if count > most:
             raise UserError(
-                f"the answer would hold {count:,} weights, and {self.limits.weights:,} are allowed: "
+                f"the answer would hold {count:,} weights, and {most:,} are allowed: "
                 f"name fewer attentions with `only`, such as {maps[-1].name}"
             )
-        return [_shown(each) for each in maps]
+        return maps
 
 
 class PictureReader(Served):

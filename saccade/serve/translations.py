@@ -141,7 +141,8 @@ class TextRun(Served):
         source = str(question.text)
         target = None if question.target is None else self.target(question.target)[0]
         self.task.encode([source])
-        return map_figure(replay.look(self.task, source, target, question.words, question.only), question, source)
+        maps = replay.look(self.task, source, target, question.words, question.only)
+        return map_figure(self.within(maps, self.limits.drawn), question, source)
 
     @torch.no_grad()
     def alternatives(self, question: AlternativesQuestion) -> dict[str, Any]:

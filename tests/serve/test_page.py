@@ -194,6 +194,9 @@ def test_an_example_picture_is_one_click(visit):
     tab = visit(link(run="pictures"))
     tab.get_by_role("button", name="Example 2").click()
     tab.locator(".classes li").nth(9).wait_for()
+    assert "example=1" in tab.url
+    tab.reload()
+    tab.locator(".classes li").nth(9).wait_for()
 
 
 def test_what_is_wrong_is_said_on_the_page(visit):

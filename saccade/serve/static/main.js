@@ -7,7 +7,7 @@ import {PicturePanel} from "./pictures.js";
 import {cycleTheme, startTheme} from "./theme.js";
 import {TranslationPanel} from "./translation.js";
 
-const NAMES = ["run", "with", "text", "map", "head", "unit", "prefix"];
+const NAMES = ["run", "with", "text", "example", "map", "head", "unit", "prefix"];
 const PANELS = {translation: TranslationPanel, classify: PicturePanel, caption: CaptionPanel};
 let runs = [], panels = [], state = {};
 
@@ -53,7 +53,7 @@ function chooseRuns() {
 function showExamples(run) {
   const buttons = run.examples.map((example, place) => run.reads === "text"
     ? element("button", {type: "button", textContent: example, dir: "auto", onclick: () => { byId("text").value = example; translate(); }})
-    : element("button", {type: "button", className: "picture", onclick: () => look(example)}, element("img", {src: example, alt: `Example ${place + 1}`})));
+    : element("button", {type: "button", className: "picture", onclick: () => look(example, place)}, element("img", {src: example, alt: `Example ${place + 1}`})));
   byId("examples").replaceChildren(...buttons);
 }
 
@@ -67,8 +67,11 @@ async function translate(prefix = "") {
   results.filter((each) => each.status === "rejected").forEach((each) => fail(each.reason));
 }
 
-async function look(image) {
+// `example`: which of the run's pictures it is; a link can name that, and no other picture.
+async function look(image, example) {
   fail(null);
+  state.example = example === undefined ? "" : String(example);
+  writeLink();
   byId("image-form").dataset.image = image;
   const results = await Promise.allSettled(panels.map((panel) => panel.look(image)));
   results.filter((each) => each.status === "rejected").forEach((each) => fail(each.reason));
@@ -119,7 +122,9 @@ function listen() {
 function start() {
   byId("text").value = state.text ?? "";
   chooseRuns();
-  if (byId("text").value && named(state.run).reads === "text") translate(state.prefix);
+  const run = named(state.run);
+  if (byId("text").value && run.reads === "text") translate(state.prefix);
+  if (run.reads === "image" && run.examples[state.example]) look(run.examples[state.example], state.example);
 }
 
 async function load() {
