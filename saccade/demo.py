@@ -103,7 +103,12 @@ def _evaluated(run: Run) -> TranslationScores:
 
 
 def _command(kind: str, path: Path, minutes: float) -> Sequence[str]:
-    changes = [f"model.attention={KINDS[kind]}", f"train.minutes={minutes}", *ALIKE]
+    changes = [
+        f"description=English to French on the built-in phrasebook, recurrent {kind}",
+        f"model.attention={KINDS[kind]}",
+        f"train.minutes={minutes}",
+        *ALIKE,
+    ]
     if RunDirectory(path).config.exists():
         return [sys.executable, "-m", "saccade", "train", RECIPE, "--out", str(path), "--resume"]
     settings = [argument for change in changes for argument in ("--set", change)]

@@ -83,8 +83,10 @@ class Asking:
         name = question.run
         if name is None and len(self.runs) == 1:
             name = next(iter(self.runs))
+        names = ", ".join(self.runs)
+        if name is None:
+            raise UserError(f"several runs are served: name one of them in `run` ({names})")
         if name not in self.runs:
-            names = ", ".join(self.runs)
             raise HTTPException(404, f"there is no run called {str(name)[:80]!r} here: choose one of {names}")
         self.runs[name].check(question)
         return self.runs[name]

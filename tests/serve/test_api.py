@@ -180,7 +180,7 @@ def test_a_path_is_never_opened(client, tmp_path):
     ("path", "question", "status", "sentence"),
     [
         ("predict", {"run": "nobody", "text": "a"}, 404, "choose one of tiny, words, pictures, captions"),
-        ("predict", {"text": "a"}, 404, "choose one of"),
+        ("predict", {"text": "a"}, 422, "name one of them in `run`"),
         ("predict", {"run": "words"}, 422, "reads sentences"),
         ("predict", {"run": "words", "image": "aaaa"}, 422, "reads sentences"),
         ("predict", {"run": "words", "text": "a", "beam": 0}, 422, "`beam` is wrong"),

@@ -12,7 +12,8 @@ export async function openCalculation(question, label, weights, head, turn, chan
     question = {...question, ...change};
     try {
       const answer = await ask("calculation", question);
-      dialog.replaceChildren(...view(answer, label, weights, head === null, show), ...remarks(turn, changed));
+      const [title, ...steps] = view(answer, label, weights, head === null, show);
+      dialog.replaceChildren(title, ...remarks(turn, changed), ...steps);
     } catch (error) {
       if (!dialog.open) throw error;
       dialog.prepend(element("p", {role: "alert", textContent: error.message}));

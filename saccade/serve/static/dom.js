@@ -47,7 +47,7 @@ export const digits = (number, places = 2) => number.toFixed(places).replace(/^-
 
 export function share(number) {
   if (number >= 0.0995) return `${Math.round(100 * number)} %`;
-  return number >= 0.0005 ? `${(100 * number).toFixed(1)} %` : "< 0.1 %";
+  return number >= 0.0005 ? `${(100 * number).toFixed(1)}\u00a0%` : "<\u00a00.1\u00a0%";
 }
 
 export function save(blob, name) {

@@ -92,7 +92,7 @@ function again() {
 }
 
 function listen() {
-  byId("run").onchange = (event) => { state = {run: event.target.value, with: state.with}; byId("text").value = ""; again(); };
+  byId("run").onchange = (event) => { state = {run: event.target.value, with: state.with, text: byId("text").value.trim()}; again(); };
   byId("with").onchange = (event) => { state.with = event.target.value; again(); };
   byId("text-form").onsubmit = (event) => { event.preventDefault(); translate(); };
   byId("text").onkeydown = (event) => { if (event.key === "Enter" && !event.shiftKey) { event.preventDefault(); translate(); } };

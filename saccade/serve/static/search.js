@@ -71,10 +71,10 @@ export class SearchView {
   word(node) {
     const until = node.fate === "followed" ? `, until step ${node.until}` : "";
     const said = `${FATES[node.fate]}${until}; this word ${share(Math.exp(node.log_prob))}, score ${digits(node.score)}`;
-    const joined = node.piece.startsWith("·"), number = node.rank === null ? digits(node.total) : `${node.rank + 1}. ${digits(node.score)}`;
+    const joined = node.piece.startsWith("·"), number = node.rank === null ? digits(node.total) : `${node.rank + 1}. of the results, score ${digits(node.score)}`;
     const inside = [element("span", {className: "piece", dir: "auto", textContent: joined ? node.piece.slice(1) : node.piece}),
       element("span", {className: "number", textContent: number})];
-    const kinds = ["token", node.fate.replace(" ", "-"), ...(joined ? ["joined"] : []), ...(node.prefix === null ? ["end"] : [])];
+    const kinds = ["token", node.fate.replace(" ", "-"), ...(joined ? ["joined"] : []), ...(node.piece === "<end>" ? ["end"] : [])];
     const properties = {className: kinds.join(" "), title: said};
     if (node.prefix === null || node.fate === "best" || node.fate === "result") return element("span", properties, ...inside);
     return element("button", {type: "button", ...properties, "aria-label": `Revive “${node.prefix}”: ${said}`, onclick: () => this.revive(node.prefix)}, ...inside);
