@@ -32,10 +32,10 @@ from saccade.data.image_decoding import Pixels
 from saccade.data.image_splits import SplitName
 from saccade.data.image_store import AnyImage, name_of, pixels_of
 from saccade.data.tokenizer import BOS, EOS, PAD
-from saccade.decoding import Hypothesis, score_targets
+from saccade.decoding import score_targets
 from saccade.layers.cross_entropy import linear_cross_entropy
 from saccade.tasks.caption_scores import CaptionScores, score_captions
-from saccade.tasks.generate import DecodeConfig, as_prefix, generate
+from saccade.tasks.generate import DecodeConfig, Written, as_prefix, generate
 from saccade.tasks.pointing import Pointed, Pointing, pointed, together
 from saccade.tasks.task import Loss, Objective, Validation, device, trainable
 
@@ -57,25 +57,10 @@ class Config(BaseConfig):
     decode: DecodeConfig
 
 
-@dataclass(frozen=True)
-class Caption:
+class Caption(Written):
     """What a model says about one image, best first."""
 
-    source: str
-    text: str
-    hypotheses: list[Hypothesis]
-    alternatives: list[str]
-
-    def lines(self) -> list[str]:
-        """Best first."""
-        return [self.text, *self.alternatives]
-
-    def to_dict(self) -> dict[str, Any]:
-        answers = [
-            {"text": text, "score": hypothesis.score, "log_prob": hypothesis.log_prob, "finished": hypothesis.finished}
-            for text, hypothesis in zip(self.lines(), self.hypotheses, strict=True)
-        ]
-        return {"source": self.source, "captions": answers}
+    answers = "captions"
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """From something encoded to words: the `decode` section of a recipe, and the search that it describes."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field, ValidationError
@@ -41,6 +41,29 @@ class DecodeConfig(Config):
             raise UserError(
                 f"decoding got {first['loc'][0]} = {first['input']!r} ({first['msg']}); the settings are {names}"
             ) from None
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a model wrote for one input, best hypothesis first."""
+
+    answers: ClassVar[str]  # what the hypotheses are called in JSON
+
+    source: str
+    text: str
+    hypotheses: list[Hypothesis]
+    alternatives: list[str]
+
+    def lines(self) -> list[str]:
+        """Best first."""
+        return [self.text, *self.alternatives]
+
+    def to_dict(self) -> dict[str, Any]:
+        found = [
+            {"text": text, "score": hypothesis.score, "log_prob": hypothesis.log_prob, "finished": hypothesis.finished}
+            for text, hypothesis in zip(self.lines(), self.hypotheses, strict=True)
+        ]
+        return {"source": self.source, self.answers: found}
 
 
 def generate(

@@ -7,7 +7,6 @@ look is the log-probability of the word it led to, the baseline its mean over th
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -31,7 +30,7 @@ from saccade.decoding import Hypothesis, score_targets
 from saccade.errors import UserError
 from saccade.layers.consistency import consistent_cross_entropy
 from saccade.layers.cross_entropy import linear_cross_entropy
-from saccade.tasks.generate import DecodeConfig, as_prefix, generate
+from saccade.tasks.generate import DecodeConfig, Written, as_prefix, generate
 from saccade.tasks.scores import TranslationScores, score_translations
 from saccade.tasks.task import Loss, Objective, Validation, device, trainable
 
@@ -74,26 +73,10 @@ class Config(BaseConfig):
         return self
 
 
-@dataclass(frozen=True)
-class Translation:
+class Translation(Written):
     """One translated sentence, best hypothesis first."""
 
-    source: str
-    text: str
-    hypotheses: list[Hypothesis]
-    alternatives: list[str]
-
-    def lines(self) -> list[str]:
-        """Best first."""
-        return [self.text, *self.alternatives]
-
-    def to_dict(self) -> dict[str, Any]:
-        texts = self.lines()
-        answers = [
-            {"text": text, "score": hypothesis.score, "log_prob": hypothesis.log_prob, "finished": hypothesis.finished}
-            for text, hypothesis in zip(texts, self.hypotheses, strict=True)
-        ]
-        return {"source": self.source, "translations": answers}
+    answers = "translations"
 
 
 class TranslationTask:
