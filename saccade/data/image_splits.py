@@ -13,11 +13,11 @@ SplitName = Literal["train", "valid", "test"]
 SPLITS: tuple[SplitName, ...] = ("train", "valid", "test")
 Choice = tuple[Listing, list[int]]  # a listing and which of its images
 
-_HELD_OUT = 0.1  # of every class, for each of valid and test
 
-
-def split_listings(listings: dict[SplitName, Listing], classes: Sequence[str], seed: int) -> dict[SplitName, Choice]:
-    """Which images to train on, to validate and to test; what is not listed by itself is cut from train."""
+def split_listings(
+    listings: dict[SplitName, Listing], classes: Sequence[str], seed: int, held_out: float = 0.1
+) -> dict[SplitName, Choice]:
+    """Which images to train on, to validate and to test; what is not listed by itself is cut from train, `held_out` of every class."""
     for split in set(listings) - {"train"}:
         unknown = sorted(set(listings[split].labels) - set(classes))
         if unknown:
@@ -32,9 +32,9 @@ def split_listings(listings: dict[SplitName, Listing], classes: Sequence[str], s
     left = 1.0
     for number, split in enumerate(SPLITS):
         if split not in splits:
-            part, rest = cut(rest, listing.labels, _HELD_OUT / left, np.random.default_rng([seed, number]))
+            part, rest = cut(rest, listing.labels, held_out / left, np.random.default_rng([seed, number]))
             splits[split] = (listing, part)
-            left -= _HELD_OUT
+            left -= held_out
     return {**splits, "train": (listing, rest)}
 
 

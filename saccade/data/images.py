@@ -8,7 +8,8 @@ Images are prepared once, into the run directory:
     images/SPLIT.names.json   where each image came from
 
 so that a run can be gone on with and moved without its files, and several processes read the same pixels. To predict, classes.json is
-enough. Of train, valid and test, those that are not given are cut from train: a tenth of every class, drawn by the seed.
+enough. Of train, valid and test, those that are not given are cut from train: a share of every class (`held_out`), drawn by the
+seed.
 
 Axis legend: N images, C channels, H rows, W columns.
 """
@@ -63,6 +64,7 @@ class ImagesConfig(Config):
     )
     valid: ImagesPath | None = Field(None, description="cut from train unless given")
     test: ImagesPath | None = Field(None, description="cut from train unless given")
+    held_out: float = Field(0.1, gt=0, le=0.4, description="the share of train that each of valid and test is cut to")
     rows: int | None = Field(None, ge=_SMALLEST, le=4096, description="of every image; those of the first unless given")
     columns: int | None = Field(None, ge=_SMALLEST, le=4096)
     channels: Literal[1, 3] | None = Field(None, description="1 for grey, 3 for colour; as the images are unless given")
@@ -117,7 +119,7 @@ def prepare(config: ImagesConfig, directory: Path, seed: int, say: Say) -> Image
     started = time.monotonic()
     listings = _listings(config)
     classes = _classes(listings["train"])
-    splits = split_listings(listings, classes, seed)
+    splits = split_listings(listings, classes, seed, config.held_out)
     shape = _shape(config, *splits["train"])
     make_directory(directory)
     counts = write_sets(directory / "images", splits, classes, shape, config.skip_bad)

@@ -1,10 +1,13 @@
 """Every image comes once an epoch, on any number of processes, in an order that the seed decides."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 
-from saccade.data.image_splits import batches, cut
+from saccade.data.image_files import Listing
+from saccade.data.image_splits import batches, cut, split_listings
 
 
 @settings(max_examples=60, deadline=None)
@@ -35,3 +38,15 @@ def test_epochs_differ_and_come_back_after_a_restart():
     assert [part.tolist() for part in first] == [part.tolist() for part in batches(100, 10, 1, 0)]
     assert [part.tolist() for part in first] != [part.tolist() for part in second]
     assert [part.tolist() for part in first] != [part.tolist() for part in batches(100, 10, 2, 0)]
+
+
+@pytest.mark.parametrize(("held_out", "given", "kept"), [(0.1, (), 80), (0.04, (), 92), (0.04, ("test",), 96)])
+def test_what_is_not_given_is_cut_from_train_by_the_share_asked_for(held_out, given, kept):
+    listings = {name: Listing("here", [""] * 200, ["a", "b"] * 100, Image.open) for name in ("train", *given)}
+    splits = split_listings(listings, ["a", "b"], seed=1, held_out=held_out)
+    assert {name: len(part) for name, (_, part) in splits.items()} == {
+        "train": 2 * kept,
+        "valid": 200 * held_out,
+        "test": 200 if given else 200 * held_out,
+    }
+    assert sorted([*splits["train"][1], *splits["valid"][1], *(() if given else splits["test"][1])]) == list(range(200))
