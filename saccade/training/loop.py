@@ -289,9 +289,13 @@ class Training:
 
 
 def _optimizer(objective: Objective, config: TrainConfig) -> torch.optim.Optimizer:
+    """Weight decay is for matrices: a bias or the gain of a norm that is pulled to 0 loses what it is for."""
     kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
+    matrices = [parameter for parameter in objective.parameters if parameter.dim() >= 2]
+    vectors = [parameter for parameter in objective.parameters if parameter.dim() < 2]
+    groups: list[dict[str, Any]] = [{"params": matrices}, {"params": vectors, "weight_decay": 0.0}]
     return kind(
-        objective.parameters,
+        groups,
         lr=config.rate,
         betas=config.betas,
         eps=config.epsilon,
