@@ -315,12 +315,20 @@ def evaluate(
         Path | None,
         typer.Option(help="Classes: also draw who is taken for whom, as .png or .svg.", show_default=False),
     ] = None,
+    samples: Annotated[
+        int | None,
+        typer.Option(
+            help="Glimpses: the mean of so many drawn paths instead of the likeliest.", min=1, show_default=False
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Measure a run on examples it has not seen."""
     import saccade as library
 
-    settings = _given(search=search, beam=beam, length_penalty=length_penalty, coverage_penalty=coverage_penalty)
+    settings = _given(
+        search=search, beam=beam, length_penalty=length_penalty, coverage_penalty=coverage_penalty, samples=samples
+    )
     scores = library.load(run).evaluate(split, **settings)
     if confusion is not None:
         _draw_confusion(scores, confusion)
@@ -426,7 +434,7 @@ def _search(given: str | None, **sampling: float | None) -> str | None:
     return "sample" if wanted else given
 
 
-def _given(**settings: object) -> dict[str, object]:
+def _given(**settings: Any) -> dict[str, Any]:
     """The settings that somebody gave."""
     return {name: value for name, value in settings.items() if value is not None}
 

@@ -36,8 +36,13 @@ class Run:
         scored: list[Hypothesis] = self.task.score(pairs)
         return scored
 
-    def evaluate(self, split: Literal["valid", "test"] = "test", **decode: Any) -> Any:
-        """The task's metrics on held-out examples, and the alignment error rate where gold alignments are known."""
+    def evaluate(self, split: Literal["valid", "test"] = "test", *, samples: int | None = None, **decode: Any) -> Any:
+        """The task's metrics on held-out examples, and the alignment error rate where gold alignments are known.
+
+        With `samples` a network that glimpses draws so many paths for each image and averages their probabilities.
+        """
+        if samples is not None:
+            return self._classifier().evaluate(split, samples=samples, **self._fitting(decode))
         scores = self.task.evaluate(split, **self._fitting(decode))
         if self.recipe.task != "translation" or not self.task.corpus.has_alignments:
             return scores
@@ -57,6 +62,13 @@ class Run:
     def draw(self, source: Any, path: str | Path, **how: Any) -> None:
         """The same as a file: .png, .svg, .html or .json by the ending."""
         looked(self.task, source, **how).save(Path(path))
+
+    def _classifier(self) -> Any:
+        if self.recipe.task != "classify":
+            raise UserError(
+                f"{self.path} is a run of the task {self.recipe.task}, which draws no glimpses: leave out samples"
+            )
+        return self.task
 
     def _fitting(self, decode: dict[str, Any]) -> dict[str, Any]:
         """Settings of a search are for tasks that search."""

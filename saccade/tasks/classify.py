@@ -14,6 +14,7 @@ Axis legend: B batch, C channels, H rows, W columns.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -167,8 +168,26 @@ class ClassifyTask:
         metrics = {"accuracy": scores.accuracy, "cross-entropy": scores.cross_entropy}
         return Validation(metrics, scores.accuracy, self._samples(log_probabilities))
 
-    def evaluate(self, split: SplitName = "test") -> ClassScores:
-        return score_classes(self._judge(split), self.images.split(split).labels, self.classes)
+    def evaluate(self, split: SplitName = "test", samples: int | None = None) -> ClassScores:
+        with self._sampling(samples):
+            return score_classes(self._judge(split), self.images.split(split).labels, self.classes)
+
+    @contextmanager
+    def _sampling(self, samples: int | None) -> Iterator[None]:
+        """So many drawn paths of glimpses for each image; as the recipe says unless given."""
+        if samples is None:
+            yield
+            return
+        if samples < 1 or not hasattr(self.model, "samples"):
+            raise UserError(
+                f"{samples} samples were asked for: only the model glimpse draws paths, 1 or more for each image; leave samples out"
+            )
+        before = self.model.samples
+        try:
+            setattr(self.model, "samples", samples)  # noqa: B010 (a number, whatever a module's type says)
+            yield
+        finally:
+            setattr(self.model, "samples", before)  # noqa: B010
 
     def _judge(self, split: SplitName) -> np.ndarray[Any, np.dtype[np.float32]]:
         """Log-probabilities (images, classes) of a whole split."""

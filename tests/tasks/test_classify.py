@@ -13,6 +13,7 @@ from sklearn import metrics
 from torch import nn
 from torch.nn import functional as F
 
+import saccade
 from saccade import config as configs
 from saccade.data.augment import AugmentConfig
 from saccade.data.images import ImagesConfig, prepare
@@ -290,3 +291,19 @@ def test_a_run_that_goes_on_ends_with_the_same_weights(tmp_path):
     assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
     lines = [json.loads(line) for line in (whole / "metrics.jsonl").read_text().splitlines()]
     assert all(line["images/s"] > 0 and 0 <= line["accuracy"] <= 100 for line in lines if "loss" in line)
+
+
+def test_glimpses_are_judged_by_one_path_or_by_several(tmp_path):
+    """The figure of several drawn paths is asked for, differs from that of one, and leaves the run as it was."""
+    (tmp_path / "recipe.yaml").write_text(
+        RECIPE.replace(
+            "{name: cnn, widths: [8, 16, 32], heads: 2, hidden: 64}", "{name: glimpse, patch: 4, hidden: 32}"
+        ),
+        "utf-8",
+    )
+    run = saccade.load(train(tmp_path / "recipe.yaml", ["train.steps=5"], tmp_path / "run"))
+    once = run.evaluate()
+    assert run.evaluate(samples=5).cross_entropy != once.cross_entropy
+    assert run.evaluate().cross_entropy == once.cross_entropy
+    with pytest.raises(UserError, match="0 samples"):
+        run.evaluate(samples=0)
