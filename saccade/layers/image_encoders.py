@@ -5,6 +5,9 @@
     vit                  patches, positions, Transformer layers (Dosovitskiy 2021): no convolution anywhere; trained here
     hugging-face         any vision backbone in Hugging Face's format in a local folder: ResNet, ViT, …
 
+A batch of captions of one length must not show its length in the statistics of its images, which a model reads at once and then misses
+when it writes alone: no norm here is learned over a batch. An encoder that came with such norms keeps their statistics as they are.
+
 Bytes are standardised here, as each encoder was trained to see them; numbers are taken as standardised already. A frozen encoder never
 changes, its norms neither: its features of an image are always the same and can be computed once.
 
@@ -24,7 +27,7 @@ from saccade.config import ExistingFolder
 from saccade.data.image_shape import ImageShape
 from saccade.errors import UserError
 from saccade.layers import efficientnet
-from saccade.layers.convolution import ConvolutionBlock, channels_last
+from saccade.layers.convolution import CellNorm, ConvolutionBlock, channels_last
 from saccade.layers.dropout import Dropout
 from saccade.layers.hugging_face_backbone import load_backbone
 from saccade.layers.patches import ConvolutionalEmbedding, LearnedPositions, PatchEmbedding, Size
@@ -94,8 +97,12 @@ class ImageEncoder(nn.Module):
         return self.requires_grad_(False).eval()
 
     def train(self, mode: bool = True) -> "ImageEncoder":
-        """A frozen encoder stays as it is when the model around it is trained: batch norm would otherwise follow the data."""
-        return super().train(mode and not self.frozen)
+        """A frozen encoder stays as it is when the model around it is trained, and so do the statistics of one that is fine-tuned."""
+        super().train(mode and not self.frozen)
+        for module in self.modules():
+            if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                module.eval()
+        return self
 
     def fingerprint(self) -> str:
         """Equal for encoders that give equal features: of the kind, the grid, every weight and every constant."""
@@ -153,10 +160,10 @@ class CnnEncoder(ImageEncoder):
     """A cell sees little more than itself, so it is told where it stands: relations such as "above" need that."""
 
     def __init__(self, config: EncoderConfig, image: ImageShape):
-        embed = ConvolutionalEmbedding(image.channels, config.width, config.cell)
+        embed = ConvolutionalEmbedding(image.channels, config.width, config.cell, norm=CellNorm)
         super().__init__(config.width, embed.grid(image.rows, image.columns))
         self.embed = embed
-        self.refine = ConvolutionBlock(config.width, config.width)
+        self.refine = ConvolutionBlock(config.width, config.width, norm=CellNorm)
         self.positions = LearnedPositions(config.width, *self.grid)
 
     def cells(self, images: Tensor) -> Tensor:

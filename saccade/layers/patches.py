@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from saccade.layers.convolution import PoolingBlock, channels_last
+from saccade.layers.convolution import Norm, PoolingBlock, channels_last
 
 Size = tuple[int, int]  # rows, columns
 
@@ -45,7 +45,7 @@ class PatchEmbedding(nn.Module):
 class ConvolutionalEmbedding(nn.Module):
     """Halves the image by convolution and pooling until a cell is `patch` pixels wide: (B, C, height, width) -> (B, R, S, D)."""
 
-    def __init__(self, channels: int, size: int, patch: int):
+    def __init__(self, channels: int, size: int, patch: int, norm: Norm = nn.BatchNorm2d):
         super().__init__()
         halvings = patch.bit_length() - 1
         if halvings < 1 or patch != 1 << halvings:
@@ -53,7 +53,7 @@ class ConvolutionalEmbedding(nn.Module):
                 f"a convolutional stem halves the image step by step, so a cell is 2, 4, 8, … wide; got {patch}"
             )
         widths = [channels, *(max(1, size >> (halvings - 1 - step)) for step in range(halvings))]
-        self.blocks = nn.Sequential(*(PoolingBlock(before, after) for before, after in pairwise(widths)))
+        self.blocks = nn.Sequential(*(PoolingBlock(before, after, norm) for before, after in pairwise(widths)))
         self.patch = patch
 
     def grid(self, height: int, width: int) -> Size:

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from saccade.layers.convolution import ConvolutionBlock, PoolingBlock, channels_last, convolution
+from saccade.layers.convolution import CellNorm, ConvolutionBlock, PoolingBlock, channels_last, convolution
 
 
 def with_drawn_norm(block):
@@ -55,3 +55,11 @@ def test_relu_keeps_the_variance_through_many_convolutions():
     for _ in range(6):
         x = F.relu(convolution(32, 32)(x))
     assert 0.3 < x.square().mean() < 3  # a third of it would be lost at every step without the right scale
+
+
+def test_the_norm_of_a_cell_is_over_its_channels():
+    torch.manual_seed(0)
+    norm, cells = CellNorm(6), torch.randn(2, 6, 5, 4)
+    for row in range(5):
+        for column in range(4):
+            torch.testing.assert_close(norm(cells)[:, :, row, column], F.layer_norm(cells[:, :, row, column], (6,)))

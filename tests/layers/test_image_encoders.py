@@ -158,11 +158,21 @@ def test_a_frozen_encoder_stays_as_it_is_when_the_model_around_it_trains(resnet)
     assert made.fingerprint() == before  # batch norm has not followed the images
 
 
-def test_an_encoder_that_is_tuned_learns_and_its_norms_follow(resnet):
+def test_an_encoder_that_is_tuned_learns_and_the_statistics_of_its_norms_stay(resnet):
     made = encoder(EncoderConfig(name="hugging-face", directory=resnet[0], frozen=False), ImageShape(3, 24, 40)).train()
     before = made.fingerprint()
-    assert made(some_bytes()).requires_grad
-    assert made.fingerprint() != before
+    features = made(some_bytes())
+    assert made.fingerprint() == before
+    features.square().sum().backward()
+    assert all(weight.grad is not None for weight in made.parameters())
+
+
+def test_what_else_is_in_a_batch_tells_an_encoder_nothing(resnet):
+    """Batches hold captions of one length; a model must not read it from their statistics, which are gone when it writes alone."""
+    tuned = EncoderConfig(name="hugging-face", directory=resnet[0], frozen=False)
+    for config in (EncoderConfig(name="cnn", width=16), EncoderConfig(name="vit", width=16, dropout=0.0), tuned):
+        made, images = encoder(config, ImageShape(3, 24, 40)).train(), some_bytes(count=3)
+        torch.testing.assert_close(made(images)[:1], made(images[:1]))
 
 
 def test_weights_in_a_pickle_are_refused(resnet):
