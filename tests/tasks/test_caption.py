@@ -190,7 +190,7 @@ def test_every_model_overfits_eight_captions(captions, name):
     task = a_task(captions, name)
     works = task.epoch(0, 0, 1)[:1]
     task.epoch = lambda number, rank, world: works
-    trained(task, 200)
+    trained(task, 400, rate=3e-3)
     task.model.eval()
     batch = task.batch(works[0])
     reading = task.model.read(task.encoded(batch.seen), batch.target_in)
