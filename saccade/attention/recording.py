@@ -107,6 +107,11 @@ def is_watched(module: nn.Module) -> bool:
     return any(recording.knows(module) for recording in _watching.get())
 
 
+def is_anybody_watching() -> bool:
+    """Whether weights of any module are wanted now."""
+    return bool(_watching.get())
+
+
 def record(module: nn.Module, weights: Tensor) -> None:
     """Hand the weights (before any dropout) to everybody who watches this module."""
     for recording in _watching.get():

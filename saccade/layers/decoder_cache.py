@@ -9,6 +9,7 @@ D size of a value.
 """
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -83,6 +84,7 @@ class State:
     source: tuple[Memory, ...]  # per layer, (B, …)
     visible: Tensor  # (B, 1, S)
     width: int = 1  # W
+    plain: Any = None  # a shorter way to take the next step, if there is one (saccade.layers.plain_steps)
 
     @property
     def position(self) -> int:
@@ -99,7 +101,8 @@ class State:
         if kept == list(range(len(self.visible))):
             return replace(self, past=past, width=width)
         chosen = torch.tensor(kept, device=index.device, dtype=torch.long)
-        return State(past, tuple(memory.rows(chosen) for memory in self.source), self.visible[chosen], width)
+        source = tuple(memory.rows(chosen) for memory in self.source)
+        return replace(self, past=past, source=source, visible=self.visible[chosen], width=width)
 
 
 def _extended(tensor: Tensor, steps: int) -> Tensor:

@@ -1,0 +1,140 @@
+"""A step of the Transformer's decoder by arithmetic alone.
+
+One step of a search computes little, so going through thirty modules takes as long as the computing. `PlainSteps` reads the weights of a
+decoder once for a search, joins the three projections of self-attention into one, and calls nothing but tensor operations. Its numbers are
+those of `DecoderLayer.step`, up to rounding.
+
+It is for layers as published (scaled dot products, soft selection) that do not learn, and whom nobody watches or changes. All others take
+the modules' way, and so may any step of a search: both leave the same state.
+
+Axis legend: N hypotheses, B sentences, W hypotheses of each, S source length, H heads, D model size.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from saccade.attention import Memory, MultiHead, ScaledDot, Soft
+from saccade.attention.recording import is_anybody_watching
+from saccade.layers.decoder_cache import Past, State
+from saccade.layers.transformer import DecoderLayer, FeedForward, GatedFeedForward, PreNorm
+
+Arithmetic = Callable[[Tensor], Tensor]
+
+
+class PlainSteps:
+    def __init__(self, layers: Sequence["_PlainLayer"], norm: Arithmetic):
+        self.layers = layers
+        self.norm = norm
+
+    @staticmethod
+    def of(layers: Sequence[DecoderLayer], norm: nn.Module) -> "PlainSteps | None":
+        """None where the layers learn or are no plain ones."""
+        if torch.is_grad_enabled() or torch.compiler.is_compiling() or not all(map(_is_as_published, layers)):
+            return None
+        return PlainSteps([_PlainLayer.of(layer) for layer in layers], _norm(norm))
+
+    def may_be_taken(self) -> bool:
+        """Whether nobody watches the modules now or has changed what they select."""
+        return not is_anybody_watching() and all(layer.selects_softly() for layer in self.layers)
+
+    def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        """The next position (N, 1, D) of every hypothesis, and the state after it."""
+        past, x = state.past.begin_step(), x.squeeze(1)
+        visible = state.visible.unsqueeze(1)  # (B, 1, S) -> (B, 1, 1, S)
+        for number, (layer, source) in enumerate(zip(self.layers, state.source, strict=True)):
+            x = layer.step(x, past, number, source, visible, state.width)
+        return self.norm(x).unsqueeze(1), replace(state, past=past.end_step())
+
+
+@dataclass(frozen=True)
+class _PlainLayer:
+    own: MultiHead
+    over: MultiHead
+    before: tuple[Arithmetic, ...]  # norms (or nothing) before self-attention, attention over the source, feed-forward
+    after: tuple[Arithmetic, ...]  # and after each, with what it is added to
+    query_key_value: Arithmetic  # (N, D) -> (N, 3 D)
+    output: Arithmetic
+    source_query: Arithmetic
+    source_output: Arithmetic
+    feed_forward: Arithmetic
+
+    @staticmethod
+    def of(layer: DecoderLayer) -> "_PlainLayer":
+        own, over = layer.self_attention, layer.cross_attention
+        arounds = (layer.around_self_attention, layer.around_cross_attention, layer.around_feed_forward)
+        norms, nothing = tuple(_norm(around.norm) for around in arounds), (_unchanged,) * len(arounds)
+        is_pre_norm = isinstance(arounds[0], PreNorm)
+        return _PlainLayer(
+            own,
+            over,
+            norms if is_pre_norm else nothing,
+            nothing if is_pre_norm else norms,
+            _joined(own.query, own.key, own.value),
+            _linear(own.output),
+            _linear(over.query),
+            _linear(over.output),
+            _feed_forward(layer.feed_forward),
+        )
+
+    def selects_softly(self) -> bool:
+        return type(self.own.selection) is Soft and type(self.over.selection) is Soft
+
+    def step(self, x: Tensor, past: Past, number: int, source: Memory, visible: Tensor, width: int) -> Tensor:
+        x = self.after[0](x + self._over_past(self.before[0](x), past, number))
+        x = self.after[1](x + self._over_source(self.before[1](x), source, visible, width))
+        return self.after[2](x + self.feed_forward(self.before[2](x)))
+
+    def _over_past(self, h: Tensor, past: Past, number: int) -> Tensor:
+        heads, rotary = self.own.heads, self.own.rotary
+        # (N, 3 D) -> three times (N, H, 1, D / H)
+        query, key, value = self.query_key_value(h).view(len(h), 3, heads, 1, h.shape[1] // heads).unbind(1)
+        if rotary is not None:
+            query, key = rotary(query, past.length), rotary(key, past.length)
+        seen = past.write(number, Memory(key, value))
+        return self.output(F.scaled_dot_product_attention(query, *seen).flatten(1))
+
+    def _over_source(self, h: Tensor, source: Memory, visible: Tensor, width: int) -> Tensor:
+        heads = self.over.heads
+        query = self.source_query(h).view(-1, width, heads, h.shape[1] // heads).transpose(1, 2)  # (B, H, W, D / H)
+        found = F.scaled_dot_product_attention(query, *source, attn_mask=visible)
+        return self.source_output(found.transpose(1, 2).reshape(h.shape))
+
+
+def _is_as_published(layer: DecoderLayer) -> bool:
+    attentions = (layer.self_attention, layer.cross_attention)
+    plain = all(type(each.score) is ScaledDot and each.relative is None and each.route is None for each in attentions)
+    return plain and not layer.training and layer.cross_attention.rotary is None
+
+
+def _unchanged(x: Tensor) -> Tensor:
+    return x
+
+
+def _linear(layer: nn.Linear) -> Arithmetic:
+    return partial(F.linear, weight=layer.weight, bias=layer.bias)
+
+
+def _joined(*layers: nn.Linear) -> Arithmetic:
+    bias = None if layers[0].bias is None else torch.cat([layer.bias for layer in layers])
+    return partial(F.linear, weight=torch.cat([layer.weight for layer in layers]), bias=bias)
+
+
+def _norm(norm: nn.Module) -> Arithmetic:
+    if not isinstance(norm, nn.LayerNorm):
+        return norm
+    return partial(
+        F.layer_norm, normalized_shape=norm.normalized_shape, weight=norm.weight, bias=norm.bias, eps=norm.eps
+    )
+
+
+def _feed_forward(layer: FeedForward) -> Arithmetic:
+    expand, contract, activation = _linear(layer.expand), _linear(layer.contract), layer.activation
+    if isinstance(layer, GatedFeedForward):
+        gate = _linear(layer.gate)
+        return lambda h: contract(activation(gate(h)) * expand(h))
+    return lambda h: contract(activation(expand(h)))
