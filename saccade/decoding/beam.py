@@ -11,8 +11,12 @@ At each step the candidates (every beginning, with every next token) are ordered
 first `size` that end in eos leave the beam with their score; the first `size` of the others go on. The penalties rank
 what has left, never what goes on: beginnings compared with each other are equally long, and coverage in mid-sentence says
 little. A sentence is done when it has `best` ended hypotheses and no beginning can still overtake the last of
-them, however it goes on (its log-probability can only fall, its coverage penalty at most vanish), or at its limit. What
-has not ended at the limit ranks behind all that has.
+them within the next `further` tokens (its log-probability can only fall, its coverage penalty at most vanish), or at its
+limit. What has not ended at the limit ranks behind all that has.
+
+A length penalty divides by more, the longer a hypothesis grows, so a beginning that has fallen behind may win only by tokens
+that cost nothing. `further` = None waits for that until the limit; in translations a few tokens decide it just the same, in
+three quarters of the time.
 
 Axes: B sentences not yet done, W beginnings followed of each (1 at first, then up to `size`), C candidates of each.
 """
@@ -25,6 +29,7 @@ from torch import Tensor
 
 from saccade.decoding.constraints import FREE, Constraints, Prefix
 from saccade.decoding.hypothesis import Hypothesis, read_hypothesis
+from saccade.decoding.largest import largest
 from saccade.decoding.stepper import State, Stepper, TracksCoverage, chosen_log_prob, log_probs_of, select_rows
 from saccade.errors import ConfigError
 
@@ -37,12 +42,17 @@ class BeamConfig:
     best: int = 1  # how many hypotheses to return per sentence
     length_penalty: float = 0.0  # above 0 favours longer outputs, below 0 shorter ones
     coverage_penalty: float = 0.0  # above 0 favours outputs that attended to the whole source
+    further: int | None = 4  # tokens in which a beginning must overtake; None: as many as its limit leaves
 
     def __post_init__(self) -> None:
         if self.size < 1:
             raise ConfigError(f"The beam's size is {self.size}: follow at least 1 hypothesis.")
         if not 1 <= self.best <= self.size:
             raise ConfigError(f"best is {self.best}: a beam of {self.size} can return 1 to {self.size} hypotheses.")
+        if self.further is not None and self.further < 1:
+            raise ConfigError(
+                f"further is {self.further}: a beginning goes on for 1 token or more; None waits to the end."
+            )
         if not self.coverage_penalty >= 0:
             raise ConfigError(f"coverage_penalty is {self.coverage_penalty}: it must be 0 (none) or above.")
 
@@ -192,7 +202,7 @@ class _Beam:
     def _candidates(self, log_probs: Tensor, forced: Tensor | None) -> tuple[Tensor, Tensor]:
         """The best next tokens of each beginning: log-probabilities and tokens, both (B, W, C)."""
         enough = self.config.size + 2  # `size` that go on, eos, and pad, which is never written
-        value, token = log_probs.topk(min(enough, log_probs.shape[1]))
+        value, token = largest(log_probs, enough)
         value = value.masked_fill(token == self.constraints.pad, -torch.inf)
         if forced is not None:
             forced = forced.repeat_interleave(self.node.shape[1]).to(token.device)
@@ -206,7 +216,10 @@ class _Beam:
     def _release(self, score: Tensor, length: int) -> Tensor:
         """Take down the results of the sentences that are done and close their books; (B,) True for those that stay."""
         limit = self.constraints.limit[self.sentence]
-        kindest = limit if self.config.length_penalty > 0 else torch.full_like(limit, length + 1)
+        kindest = torch.full_like(limit, length + 1)
+        if self.config.length_penalty > 0:
+            further = self.config.further
+            kindest = limit if further is None else limit.clamp(max=length + further)
         reachable = self.log_prob.amax(1) / length_divisor(kindest.double(), self.config.length_penalty)
         stay = (reachable > self.ended.score[:, -1]) & (length < limit)
         if stay.all():

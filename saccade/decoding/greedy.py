@@ -6,6 +6,7 @@ from torch import Tensor
 
 from saccade.decoding.constraints import Constraints, Prefix
 from saccade.decoding.hypothesis import Hypothesis
+from saccade.decoding.largest import largest
 from saccade.decoding.stepper import State, Stepper
 from saccade.decoding.walk import walk
 
@@ -34,5 +35,5 @@ def greedy_search(
 
 def most_probable(log_probs: Tensor, pad: int) -> Tensor:
     """The best token of each row (N, V) -> (N,); pad is never written."""
-    token = log_probs.topk(2).indices
+    _, token = largest(log_probs, 2)
     return token[:, 0].where(token[:, 0] != pad, token[:, 1])

@@ -16,7 +16,10 @@ def gnmt(log_prob: float, length: int, alpha: float) -> float:
 def test_a_wide_beam_finds_what_exhaustive_search_finds(table_stepper, seed, alpha):
     stepper = table_stepper(seed, vocabulary=4)
     found = beam_search(
-        *stepper.inputs(0, 1), BeamConfig(size=80, best=8, length_penalty=alpha), longest=5, **stepper.special
+        *stepper.inputs(0, 1),
+        BeamConfig(size=80, best=8, length_penalty=alpha, further=None),
+        longest=5,
+        **stepper.special,
     )
     for source in (0, 1):
         outputs = stepper.everything(source, longest=5)
@@ -42,9 +45,24 @@ def test_an_output_that_overtakes_later_is_waited_for(table_stepper, again, alph
     scores = {0: gnmt(math.log(1 - first), 1, alpha)}
     for length in range(1, 20 if again else 2):
         scores[length] = gnmt(math.log(first * again ** (length - 1) * (1 - again)), length + 1, alpha)
-    [[best]] = beam_search(*stepper.inputs(0), BeamConfig(size=4, length_penalty=alpha), longest=20, **stepper.special)
+    config = BeamConfig(size=4, length_penalty=alpha, further=None)
+    [[best]] = beam_search(*stepper.inputs(0), config, longest=20, **stepper.special)
     assert len(best.tokens) == winner == max(scores, key=scores.__getitem__)
     assert best.score == pytest.approx(scores[winner], abs=1e-5)
+
+
+@pytest.mark.parametrize(("further", "found"), [(1, 0), (18, 19), (19, 19), (None, 19)])
+def test_an_output_must_overtake_within_the_tokens_it_is_given(table_stepper, further, found):
+    """ "3" nineteen times ties with nothing before the twentieth token, and only a search that looks so far ahead waits for it."""
+    stepper = table_stepper(vocabulary=5)
+    stepper.table[:] = -torch.inf
+    stepper.table[0, :, stepper.begin, stepper.eos] = math.log(0.6)
+    stepper.table[0, :, stepper.begin, 3] = math.log(0.4)
+    stepper.table[0, :, 3, 3] = math.log(0.9)
+    stepper.table[0, :, 3, stepper.eos] = math.log(0.1)
+    config = BeamConfig(size=4, length_penalty=3.0, further=further)
+    [[best]] = beam_search(*stepper.inputs(0), config, longest=20, **stepper.special)
+    assert len(best.tokens) == found
 
 
 def test_a_beam_of_one_is_greedy_search(table_stepper):
