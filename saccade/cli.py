@@ -158,8 +158,10 @@ def train(
     ] = False,
 ) -> None:
     """Train a recipe. With several processes: torchrun -m saccade train ..."""
+    from saccade.training.allocator import keep_freed_memory
     from saccade.training.start import train as start
 
+    keep_freed_memory()
     print(start(recipe, [*changes, *(["data.skip_bad=true"] if skip_bad else [])], out, resume))
 
 
