@@ -55,6 +55,9 @@ class CaptionsConfig(Config):
     rows: int | None = Field(None, ge=16, le=1024, description="of every image; 224 unless given (shapes have 64)")
     columns: int | None = Field(None, ge=16, le=1024)
     min_count: int = Field(5, ge=1, description="files: words seen less often in training captions become unknown ones")
+    mirrored: bool = Field(
+        False, description="train on each image mirrored as often as not; for captions that never tell left from right"
+    )
     batch: int = Field(64, ge=1, description="captions a batch")
     skip_bad: bool = Field(False, description="leave out listed images that are missing or damaged, and say how many")
 
@@ -69,6 +72,8 @@ class CaptionsConfig(Config):
             raise ValueError("the built-in shapes take no files: leave them out, or set corpus: files")
         if self.corpus == "shapes" and (self.rows, self.columns) != (None, None):
             raise ValueError(f"the built-in shapes have {SIDE} × {SIDE} pixels: leave rows and columns out")
+        if self.corpus == "shapes" and self.mirrored:
+            raise ValueError("the captions of the built-in shapes tell left from right: leave mirrored out")
         if (self.rows is None) != (self.columns is None):
             raise ValueError("give both rows and columns, or neither: then they are 224")
         return self

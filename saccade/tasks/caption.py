@@ -80,7 +80,7 @@ class CaptionTask:
         self.device = device()
         self.shape = captions.shape
         self.say = say
-        self._seen: dict[str, Any] = {}
+        self._seen: dict[tuple[str, bool], Any] = {}
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(recipe.train.seed)
             built = recipe.model_module.build(recipe.model, self.shape, len(self.vocabulary))
@@ -92,19 +92,22 @@ class CaptionTask:
         task = cls(recipe, caption_data.prepare(recipe.data, directory, recipe.train.seed, say), say)
         for split in ("train", "valid"):
             task.seen(split)
+        if recipe.data.mirrored:
+            task.seen("train", mirrored=True)
         return task
 
     @classmethod
     def reopen(cls, recipe: Recipe, directory: Path) -> "CaptionTask":
         return cls(recipe, caption_data.reopen(directory))
 
-    def seen(self, name: SplitName) -> Any:
+    def seen(self, name: SplitName, mirrored: bool = False) -> Any:
         """What the decoder or its encoder gets of each image of a split: features, or pixels."""
-        if name not in self._seen:
-            pixels = self.captions.split(name).pixels
-            frozen = self.recipe.model.encoder.is_frozen
-            self._seen[name] = features(self.stepper.encoder, pixels, cache_directory(), self.say) if frozen else pixels
-        return self._seen[name]
+        if (name, mirrored) not in self._seen:
+            pixels = self.captions.split(name).pixels[..., :: -1 if mirrored else 1]  # (N, 3, H, W)
+            if self.recipe.model.encoder.is_frozen:
+                pixels = features(self.stepper.encoder, pixels, cache_directory(), self.say)
+            self._seen[name, mirrored] = pixels
+        return self._seen[name, mirrored]
 
     # Training
 
@@ -116,7 +119,15 @@ class CaptionTask:
         return equal_length_batches(self.captions.train.pairs.lengths, size, seed, number, (rank, world))
 
     def batch(self, work: Array) -> CaptionBatch | None:
-        return self._batch(self.captions.train.pairs, self.seen("train"), work) if len(work) else None
+        if not len(work):
+            return None
+        pairs = self.captions.train.pairs
+        batch = self._batch(pairs, self.seen("train"), work)
+        if not self.recipe.data.mirrored:
+            return batch
+        turned = self._rows(self.seen("train", mirrored=True), pairs.images[work])
+        is_turned = torch.rand(len(work), *[1] * (turned.dim() - 1), device=self.device) < 0.5
+        return replace(batch, seen=torch.where(is_turned, turned, batch.seen))
 
     def _batch(self, pairs: CaptionPairs, seen: Any, work: Array) -> CaptionBatch:
         words = torch.tensor([pairs.tokens[int(index)] for index in work], device=self.device)

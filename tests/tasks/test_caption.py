@@ -119,6 +119,20 @@ def test_a_batch_holds_captions_of_one_length_each_beside_its_own_image(captions
     assert sorted(seen) == list(range(80))
 
 
+def test_images_are_mirrored_as_often_as_not_in_training_and_never_else(captions):
+    task = a_task(captions, batch=80)
+    task.recipe.data = task.recipe.data.model_copy(update={"mirrored": True})
+    torch.manual_seed(0)
+    turned = []
+    for work in task.epoch(0, 0, 1):
+        for row, index in zip(task.batch(work).seen.numpy(), work, strict=True):
+            image = captions.train.pixels[captions.train.pairs.images[index]]
+            turned.append(np.array_equal(row, image[..., ::-1]))
+            assert turned[-1] or np.array_equal(row, image)
+    assert 25 < sum(turned) < 55
+    assert np.array_equal(task.seen("valid"), captions.valid.pixels)
+
+
 def test_processes_share_every_batch(captions):
     task = a_task(captions)
     whole, parts = task.epoch(1, 0, 1), [task.epoch(1, rank, 3) for rank in range(3)]
