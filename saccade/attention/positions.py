@@ -21,6 +21,8 @@ import math
 import torch
 from torch import Tensor, nn
 
+_FEWEST = 256  # rows of a table
+
 
 def sinusoids(positions: Tensor, size: int, base: float = 10000.0) -> Tensor:
     """sin(ω_k p) at feature 2k, cos(ω_k p) at feature 2k + 1: positions (...) -> (..., size)."""
@@ -31,19 +33,29 @@ def sinusoids(positions: Tensor, size: int, base: float = 10000.0) -> Tensor:
 
 
 class Sinusoidal(nn.Module):
-    """The Transformer's fixed positions, for any length."""
+    """The Transformer's fixed positions, for any length. A table of those asked for so far is kept: decoding asks again at every step."""
 
     def __init__(self, size: int, base: float = 10000.0):
         super().__init__()
         self.size = size
         self.base = base
+        self._table: Tensor | None = None
         self.like: Tensor
         self.register_buffer(
             "like", torch.zeros(()), persistent=False
         )  # follows .to(): the device and dtype to answer in
 
     def forward(self, length: int, first: int = 0) -> Tensor:
-        positions = torch.arange(first, first + length, device=self.like.device)
+        if torch.compiler.is_compiling() or not isinstance(length, int):  # a graph keeps nothing outside itself
+            return self._rows(first, first + length)
+        table, end = self._table, first + length
+        if table is None or len(table) < end or table.dtype != self.like.dtype or table.device != self.like.device:
+            with torch.inference_mode(False):  # what is kept must be fit for training too
+                table = self._table = self._rows(0, max(end, _FEWEST))
+        return table[first:end]
+
+    def _rows(self, first: int, end: int) -> Tensor:
+        positions = torch.arange(first, end, device=self.like.device)
         return sinusoids(positions, self.size, self.base).to(self.like.dtype)
 
 

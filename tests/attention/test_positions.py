@@ -195,3 +195,16 @@ def test_relative_bias_depends_on_the_distance_alone_and_knows_its_direction():
     causal = RelativeBias(2, both_ways=False)(20, 20)
     future = torch.ones(20, 20).triu().bool()
     assert torch.equal(causal[0][future], causal[0, 0, 0].expand(int(future.sum())))
+
+
+def test_a_table_kept_from_predicting_is_fit_for_training_and_for_another_dtype():
+    positions = Sinusoidal(6)
+    with torch.inference_mode():
+        first = positions(3).clone()
+    weight = torch.ones(6, requires_grad=True)
+    (positions(3) * weight).sum().backward()
+    torch.testing.assert_close(weight.grad, first.sum(0))
+    longer = positions(300)
+    assert torch.equal(longer[:3], positions(3))
+    assert torch.equal(positions(2, first=297), longer[297:299])
+    assert positions.double()(3).dtype == torch.float64
