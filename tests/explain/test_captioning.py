@@ -209,7 +209,8 @@ def test_hovering_a_word_lights_its_region(tmp_path):
         assert corners(tab) == (200, 36)
         words.nth(1).hover()
         assert corners(tab) == (36, 200)
-        assert "row 3 of 3, column 4 of 4" in tab.locator("#status").inner_text()
+        assert tab.locator("#status").inner_text() == "“dog”: one cell, at row 3 of 3, column 4 of 4"
+        assert brightness(tab, 23, 23) == 36  # the cell beside the only one: it has an edge
         words.nth(2).hover()
         assert corners(tab) == (200, 200)  # half by each of two heads
         tab.locator("#head").select_option("0")
@@ -221,5 +222,9 @@ def test_hovering_a_word_lights_its_region(tmp_path):
 
 def corners(tab) -> tuple[int, int]:
     """How bright the picture is in its first and last pixel."""
+    return brightness(tab, 0, 0), brightness(tab, 31, 23)
+
+
+def brightness(tab, column: int, row: int) -> int:
     script = "(at) => document.getElementById('picture').getContext('2d').getImageData(at[0], at[1], 1, 1).data[0]"
-    return tab.evaluate(script, [0, 0]), tab.evaluate(script, [31, 23])
+    return tab.evaluate(script, [column, row])

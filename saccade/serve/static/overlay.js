@@ -2,7 +2,8 @@
 
 const DARK = [8, 12, 30, .85], WARM = [255, 170, 40, .5];
 
-// Weights of `rows` × `columns` cells, drawn over a whole canvas and smooth between the middles of the cells.
+// Weights of `rows` × `columns` cells, drawn over a whole canvas and smooth between the middles of the cells; one cell alone
+// (hard attention) has an edge.
 export function paintOverlay(canvas, weights, rows, columns, strength) {
   const peak = Math.max(...weights, 1e-9), small = new OffscreenCanvas(columns, rows), pixels = new ImageData(columns, rows);
   weights.forEach((weight, cell) => {
@@ -12,7 +13,7 @@ export function paintOverlay(canvas, weights, rows, columns, strength) {
   });
   small.getContext("2d").putImageData(pixels, 0, 0);
   const context = canvas.getContext("2d");
-  context.imageSmoothingEnabled = true;
+  context.imageSmoothingEnabled = weights.filter((weight) => weight > 0).length > 1;
   context.drawImage(small, 0, 0, canvas.width, canvas.height);
 }
 
