@@ -9,7 +9,8 @@ class Hypothesis:
     """One output. Log-probabilities are always the model's own: of the whole vocabulary, at temperature 1.
 
     `token_log_probs` has one entry per token and, when the output is `finished`, one more for its end, so that
-    `log_prob` is always their sum. `score` is what the outputs were ranked by: `log_prob` after the penalties.
+    `log_prob` is always their sum; it is empty where another engine gave the sum alone. `score` is what the outputs were
+    ranked by: `log_prob` after the penalties.
     """
 
     tokens: list[int]  # without the begin token, without eos

@@ -6,7 +6,7 @@ Its beam follows the same beginnings as ours. What differs is set right here:
 |----------------|---------------------------------------|---------------------------------------------------------------|
 | length penalty | log P / |Y|^p                         | log P / ((5 + |Y|) / 6)^p (Wu 2016): outputs are ranked anew   |
 | when to stop   | when a number of outputs have ended   | when none can be overtaken: it is asked for more outputs      |
-| log P          | of the whole output                   | of each token too: what is given out is scored once more      |
+| log P          | of the whole output                   | of each token too: left out here, `log_probs` scores any pair |
 | longest output | one limit for a batch                 | one for each sentence: those beyond their own are done again  |
 | <pad>          | a word like any other                 | never written: where it is, the sentence is done again        |
 | longest input  | cut at 1024, unless told otherwise    | never cut                                                     |
@@ -15,6 +15,7 @@ So an output has the score that torch would give it. Which output is found can s
 CTranslate2 had seen enough (a narrow beam with a length penalty far above 1), and in a quantised model, whose probabilities are others.
 """
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,13 +23,12 @@ from typing import Any, NamedTuple
 from saccade.data.tokenizer import EOS, PAD, SPECIAL, Vocabularies
 from saccade.decoding import Hypothesis
 from saccade.decoding.beam import length_divisor
-from saccade.decoding.hypothesis import read_hypothesis
 from saccade.errors import UserError
 from saccade.export.packages import require
 from saccade.tasks.generate import DecodeConfig
 from saccade.tasks.translation import Translation, TranslationTask, nothing_from
 
-PATIENCE = 2
+PATIENCE = 1.5
 """Outputs that must have ended before a sentence is done, as a multiple of the beam: with 1, some better ones are missed."""
 
 EXPONENT = 2 / 3
@@ -45,6 +45,10 @@ class Candidate(NamedTuple):
 
     def score(self, length_penalty: float) -> float:
         return self.log_prob / length_divisor(float(len(self.tokens)), length_penalty)
+
+    def hypothesis(self, length_penalty: float) -> Hypothesis:
+        tokens = self.tokens[:-1] if self.finished else self.tokens
+        return Hypothesis(tokens, self.score(length_penalty), self.log_prob, self.finished, token_log_probs=[])
 
 
 class CTranslate2Search:
@@ -91,10 +95,17 @@ class CTranslate2Search:
         for (limit, padded), rows in again.items():
             translated = self._translate([sources[row] for row in rows], limit, config, without_pad=padded)
             for row, candidates in zip(rows, translated, strict=True):
-                found[row] = candidates
+                found[row] = self._scored_again(sources[row], candidates) if padded else candidates
         _, best, penalty = _beam(config)
-        chosen = [_ranked(candidates, penalty)[:best] for candidates in found]
-        return self._hypotheses(sources, chosen, penalty)
+        return [[each.hypothesis(penalty) for each in _ranked(candidates, penalty)[:best]] for candidates in found]
+
+    def _scored_again(self, source: Sequence[int], candidates: list[Candidate]) -> list[Candidate]:
+        """With the log-probabilities of the whole vocabulary: those of a search without <pad> are of the rest of it. Each once: a beam
+        wider than what is left of the vocabulary is filled up with the same again."""
+        candidates = list({tuple(each.tokens): each for each in candidates}.values())
+        pairs = [(source, each.tokens[:-1] if each.finished else each.tokens) for each in candidates]
+        scored = zip(candidates, self.log_probs(pairs), strict=True)
+        return [each._replace(log_prob=sum(found[: len(each.tokens)])) for each, found in scored]
 
     def log_probs(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[list[float]]:
         """Of each pair of source and target (tokens without eos): the log-probability of every target token and of eos."""
@@ -112,7 +123,7 @@ class CTranslate2Search:
         exponent = EXPONENT * penalty
         if best > 1 and penalty == 0:
             exponent = 1e-6  # with none at all it stops when the first is certain, and the others may not be found yet
-        wanted = best if beam == 1 or exponent == 0 else PATIENCE * beam
+        wanted = best if beam == 1 or exponent == 0 else math.floor(PATIENCE * beam)
         try:
             results = self._translator.translate_batch(
                 [_names(source, self._source) for source in sources],
@@ -138,26 +149,6 @@ class CTranslate2Search:
             ]
             for result in results
         ]
-
-    def _hypotheses(
-        self, sources: Sequence[Sequence[int]], chosen: list[list[Candidate]], penalty: float
-    ) -> list[list[Hypothesis]]:
-        """The candidates with the model's own log-probabilities, token by token."""
-        flat = [
-            (source, each.tokens[:-1] if each.finished else each.tokens)
-            for source, candidates in zip(sources, chosen, strict=True)
-            for each in candidates
-        ]
-        scored = iter(self.log_probs(flat))
-        results = []
-        for candidates in chosen:
-            hypotheses = []
-            for each in candidates:
-                log_probs = next(scored)[: len(each.tokens)]  # one that has not ended has no eos to score
-                score = sum(log_probs) / length_divisor(float(len(each.tokens)), penalty)
-                hypotheses.append(read_hypothesis(each.tokens, log_probs, EOS, score))
-            results.append(sorted(hypotheses, key=lambda each: (each.finished, each.score), reverse=True))
-        return results
 
 
 def _require_possible(config: DecodeConfig) -> None:
