@@ -91,7 +91,7 @@ class ShowTell(Captioner):
 
     def read(self, encoded: Encoded, target: Tensor) -> Reading:
         """What follows the words given so far (B, T)."""
-        reading = self.decoder.unroll(self.dropout(self.target_embedding(target)), self.decoder.start(encoded))
+        reading = self.decoder.unroll(self.target_embedding(target), self.decoder.start(encoded))
         return reading._replace(readouts=self.dropout(reading.readouts))
 
     def start(self, memory: Encoded) -> State:
