@@ -320,7 +320,9 @@ def evaluate(
     samples: Annotated[
         int | None,
         typer.Option(
-            help="Glimpses: the mean of so many drawn paths instead of the likeliest.", min=1, show_default=False
+            help="Glimpses: the mean of so many drawn paths (2 or more) instead of the likeliest.",
+            min=2,
+            show_default=False,
         ),
     ] = None,
     as_json: JsonOption = False,

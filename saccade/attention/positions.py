@@ -51,7 +51,7 @@ class Sinusoidal(nn.Module):
         table, end = self._table, first + length
         if table is None or len(table) < end or table.dtype != self.like.dtype or table.device != self.like.device:
             with torch.inference_mode(False):  # what is kept must be fit for training too
-                table = self._table = self._rows(0, max(end, _FEWEST))
+                table = self._table = self._rows(0, max(2 * end, _FEWEST))
         return table[first:end]
 
     def _rows(self, first: int, end: int) -> Tensor:

@@ -108,8 +108,8 @@ def is_watched(module: nn.Module) -> bool:
 
 
 def is_anybody_watching() -> bool:
-    """Whether weights of any module are wanted now."""
-    return bool(_watching.get())
+    """Whether weights of any module are wanted now. Compiled and exported graphs never record."""
+    return not torch.compiler.is_compiling() and bool(_watching.get())
 
 
 def record(module: nn.Module, weights: Tensor) -> None:

@@ -64,7 +64,9 @@ class ImagesConfig(Config):
     )
     valid: ImagesPath | None = Field(None, description="cut from train unless given")
     test: ImagesPath | None = Field(None, description="cut from train unless given")
-    held_out: float = Field(0.1, gt=0, le=0.4, description="the share of train that each of valid and test is cut to")
+    held_out: float = Field(
+        0.1, gt=0, le=0.4, description="the share of train that is cut off for each of valid and test"
+    )
     rows: int | None = Field(None, ge=_SMALLEST, le=4096, description="of every image; those of the first unless given")
     columns: int | None = Field(None, ge=_SMALLEST, le=4096)
     channels: Literal[1, 3] | None = Field(None, description="1 for grey, 3 for colour; as the images are unless given")

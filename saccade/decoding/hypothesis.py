@@ -9,7 +9,7 @@ class Hypothesis:
     """One output. Log-probabilities are always the model's own: of the whole vocabulary, at temperature 1.
 
     `token_log_probs` has one entry per token and, when the output is `finished`, one more for its end, so that
-    `log_prob` is always their sum; it is empty where another engine gave the sum alone. `score` is what the outputs were
+    `log_prob` is always their sum; it is None where another engine gave the sum alone. `score` is what the outputs were
     ranked by: `log_prob` after the penalties.
     """
 
@@ -17,7 +17,7 @@ class Hypothesis:
     score: float
     log_prob: float
     finished: bool  # False: the length limit came before eos
-    token_log_probs: list[float]
+    token_log_probs: list[float] | None
 
 
 def read_hypothesis(

@@ -7,7 +7,7 @@ _PART = 64  # numbers a part: few enough that the parts kept are little work, en
 
 
 def largest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """What `values.topk(count)` gives of every row (N, V), three times as fast on a CPU where V is a vocabulary.
+    """What `values.topk(count)` gives of every row (N, V), faster on a CPU where V is a vocabulary; of equal numbers others may come first.
 
     A row is cut into parts. The `count` largest numbers are in the `count` parts with the largest maxima (or in the rest that fills no
     part), so only these are ordered.

@@ -48,7 +48,7 @@ class Candidate(NamedTuple):
 
     def hypothesis(self, length_penalty: float) -> Hypothesis:
         tokens = self.tokens[:-1] if self.finished else self.tokens
-        return Hypothesis(tokens, self.score(length_penalty), self.log_prob, self.finished, token_log_probs=[])
+        return Hypothesis(tokens, self.score(length_penalty), self.log_prob, self.finished, token_log_probs=None)
 
 
 class CTranslate2Search:

@@ -59,9 +59,15 @@ class EncoderConfig(BaseConfig):
             raise ValueError(f"width {self.width} must be a multiple of {self.heads} heads")
         if self.name == "cnn" and (self.cell < 2 or self.cell & (self.cell - 1)):
             raise ValueError(f"cell {self.cell} must be 2, 4, 8 or another power of 2 for cnn")
+        if self.name == "cnn" and 2 * self.width < _FEWEST_CHANNELS * self.cell:
+            raise ValueError(
+                f"width {self.width} leaves the first convolution {2 * self.width // self.cell} features, too few to tell colours apart: "
+                f"give {_FEWEST_CHANNELS * self.cell // 2} or more for cells of {self.cell} pixels"
+            )
         return self
 
 
+_FEWEST_CHANNELS = 4  # after the first convolution: each cell is normalised over them
 _PRETRAINED = ("efficientnet-lite0", "hugging-face")
 
 

@@ -4,8 +4,8 @@ One step of a search computes little, so going through thirty modules takes as l
 decoder once for a search, joins the three projections of self-attention into one, and calls nothing but tensor operations. Its numbers are
 those of `DecoderLayer.step`, up to rounding.
 
-It is for layers as published (scaled dot products, soft selection) that do not learn, and whom nobody watches or changes. All others take
-the modules' way, and so may any step of a search: both leave the same state.
+It is for layers as published (scaled dot products, soft selection) that do not learn, have no hooks, and whom nobody watches or changes.
+All others take the modules' way, and so may any step of a search: both leave the same state. Weights must not change while a search runs.
 
 Axis legend: N hypotheses, B sentences, W hypotheses of each, S source length, H heads, D model size.
 """
@@ -18,10 +18,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from saccade.attention import Memory, MultiHead, ScaledDot, Soft
+from saccade.attention import Memory, MultiHead, Rotary, ScaledDot, Soft
 from saccade.attention.recording import is_anybody_watching
 from saccade.layers.decoder_cache import Past, State
-from saccade.layers.transformer import DecoderLayer, FeedForward, GatedFeedForward, PreNorm
+from saccade.layers.dropout import Dropout
+from saccade.layers.transformer import DecoderLayer, FeedForward, GatedFeedForward, PostNorm, PreNorm
 
 Arithmetic = Callable[[Tensor], Tensor]
 
@@ -105,10 +106,17 @@ class _PlainLayer:
         return self.source_output(found.transpose(1, 2).reshape(h.shape))
 
 
+_PARTS = (DecoderLayer, MultiHead, ScaledDot, Soft, Rotary, PreNorm, PostNorm, FeedForward, GatedFeedForward)
+_PUBLISHED = {*_PARTS, nn.Linear, nn.LayerNorm, Dropout}
+
+
 def _is_as_published(layer: DecoderLayer) -> bool:
+    """Nothing in it learns, is of a kind that is not known here, or has somebody hooked to it."""
+    for part in layer.modules():
+        if type(part) not in _PUBLISHED or part.training or part._forward_hooks or part._forward_pre_hooks:
+            return False
     attentions = (layer.self_attention, layer.cross_attention)
-    plain = all(type(each.score) is ScaledDot and each.relative is None and each.route is None for each in attentions)
-    return plain and not layer.training and layer.cross_attention.rotary is None
+    return all(each.relative is None and each.route is None for each in attentions) and attentions[1].rotary is None
 
 
 def _unchanged(x: Tensor) -> Tensor:

@@ -207,6 +207,7 @@ def word_probabilities(tokenizer: Tokenizer, hypothesis: Hypothesis) -> list[dic
     tokens = [*hypothesis.tokens, EOS] if hypothesis.finished else hypothesis.tokens
     words = [END if word == "<eos>" else word for word in tokenizer.words(tokens)]
     log_probs = [0.0] * len(words)
+    assert hypothesis.token_log_probs is not None
     for group, value in zip(tokenizer.word_groups(tokens), hypothesis.token_log_probs, strict=False):
         log_probs[group] += value
     return [{"text": word, "probability": math.exp(value)} for word, value in zip(words, log_probs, strict=True)]

@@ -191,6 +191,7 @@ class TextRun(Served):
         while stop < len(groups) and groups[stop] == groups[start]:
             stop += 1
         own = hypothesis.tokens[start:stop]
+        assert hypothesis.token_log_probs is not None
         probability = math.exp(sum(hypothesis.token_log_probs[start:stop]))
         prefix = self.prefix_of(hypothesis.tokens[:stop])
         return {"text": self.writes.decode(own).strip(), "probability": probability, "prefix": prefix}

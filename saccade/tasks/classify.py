@@ -178,9 +178,9 @@ class ClassifyTask:
         if samples is None:
             yield
             return
-        if samples < 1 or not hasattr(self.model, "samples"):
+        if samples < 2 or not hasattr(self.model, "samples"):
             raise UserError(
-                f"{samples} samples were asked for: only the model glimpse draws paths, 1 or more for each image; leave samples out"
+                f"{samples} samples were asked for: only the model glimpse draws paths, 2 or more for each image; leave samples out"
             )
         before = self.model.samples
         try:

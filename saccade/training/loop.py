@@ -289,7 +289,7 @@ class Training:
 
 
 def _optimizer(objective: Objective, config: TrainConfig) -> torch.optim.Optimizer:
-    """Weight decay is for matrices: a bias or the gain of a norm that is pulled to 0 loses what it is for."""
+    """Weight decay is for what has two axes or more: a bias or the gain of a norm that is pulled to 0 loses what it is for."""
     kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
     matrices = [parameter for parameter in objective.parameters if parameter.dim() >= 2]
     vectors = [parameter for parameter in objective.parameters if parameter.dim() < 2]

@@ -205,6 +205,7 @@ def test_a_table_kept_from_predicting_is_fit_for_training_and_for_another_dtype(
     (positions(3) * weight).sum().backward()
     torch.testing.assert_close(weight.grad, first.sum(0))
     longer = positions(300)
+    assert positions(1, 300).data_ptr() - positions(1, 299).data_ptr() == 6 * 4  # rows of one table, not a new one each
     assert torch.equal(longer[:3], positions(3))
     assert torch.equal(positions(2, first=297), longer[297:299])
     assert positions.double()(3).dtype == torch.float64

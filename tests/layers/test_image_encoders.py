@@ -173,6 +173,7 @@ def test_what_else_is_in_a_batch_tells_an_encoder_nothing(resnet):
     for config in (EncoderConfig(name="cnn", width=16), EncoderConfig(name="vit", width=16, dropout=0.0), tuned):
         made, images = encoder(config, ImageShape(3, 24, 40)).train(), some_bytes(count=3)
         torch.testing.assert_close(made(images)[:1], made(images[:1]))
+        assert not torch.allclose(made(images)[0], made(images)[1], atol=1e-3)
 
 
 def test_weights_in_a_pickle_are_refused(resnet):
@@ -233,6 +234,7 @@ def test_a_trained_model_brings_its_weights_where_the_package_is_missing(monkeyp
         ({"name": "hugging-face"}, "give directory with name: hugging-face"),
         ({"name": "cnn", "frozen": True}, "cnn is trained here and cannot be frozen"),
         ({"name": "cnn", "cell": 6}, "cell 6 must be 2, 4, 8 or another power of 2"),
+        ({"name": "cnn", "width": 8, "cell": 16}, "width 8 leaves the first convolution 1 features, too few"),
         ({"name": "vit", "width": 10, "heads": 4}, "width 10 must be a multiple of 4 heads"),
     ],
 )

@@ -58,9 +58,17 @@ def plain_steps_of(model):
 
 def test_it_is_taken_where_nothing_learns_and_everything_is_as_published():
     with torch.no_grad():
-        assert plain_steps_of(a_model()) is not None
+        plain = plain_steps_of(model := a_model())
+        assert plain.may_be_taken()
+        with record_attention(model):
+            assert not plain.may_be_taken()
         assert plain_steps_of(a_model(score="general")) is None
         assert plain_steps_of(a_model().train()) is None
+        listened, dropping = a_model(), a_model(dropout=0.2)
+        listened.decoder.layers[1].feed_forward.register_forward_hook(lambda module, inputs, output: 0 * output)
+        dropping.decoder.layers[0].feed_forward.dropout.train()
+        assert plain_steps_of(listened) is None
+        assert plain_steps_of(dropping) is None
     assert plain_steps_of(a_model()) is None  # somebody may want a gradient
 
 

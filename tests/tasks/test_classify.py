@@ -305,5 +305,5 @@ def test_glimpses_are_judged_by_one_path_or_by_several(tmp_path):
     once = run.evaluate()
     assert run.evaluate(samples=5).cross_entropy != once.cross_entropy
     assert run.evaluate().cross_entropy == once.cross_entropy
-    with pytest.raises(UserError, match="0 samples"):
-        run.evaluate(samples=0)
+    with pytest.raises(UserError, match="1 samples"):
+        run.evaluate(samples=1)
