@@ -2,7 +2,7 @@
 
     python -m benchmarks.recurrent [--quick]
 
-All read the source with a bidirectional GRU of 2 × 128, write with a GRU of 256 and attend with the additive score, words of size 256 that
+All read the source with a bidirectional GRU of 2 × 128, write with a GRU of 256 and attend with vᵀ tanh(W s + U h), words of size 256 that
 the output layer shares. Batches, loss, clipping and optimiser are those of benchmarks.training. JoeyNMT steps, then attends, and feeds
 its readout back (Luong's order), so ours stands in the table in that order too. Writes benchmarks/results/recurrent.json.
 """
@@ -70,7 +70,7 @@ def textbook() -> PlainTraining:
 
 
 def ours(*settings: str) -> OurTraining:
-    return OurTraining("seq2seq", "attention=additive", f"hidden={SIZE}", f"embedding={SIZE}", *settings)
+    return OurTraining("seq2seq", "attention=perceptron", f"hidden={SIZE}", f"embedding={SIZE}", *settings)
 
 
 def joeynmt() -> PlainTraining:
