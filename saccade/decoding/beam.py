@@ -80,7 +80,7 @@ class Observer(Protocol):
         ...
 
 
-@torch.no_grad()
+@torch.inference_mode()
 def beam_search(
     stepper: Stepper[State],
     memory: Any,

@@ -14,7 +14,7 @@ Choose = Callable[[Tensor, Tensor, int], Tensor]
 """(log-probabilities (N, V), which rows these are (N,), position) -> the next token of each (N,)."""
 
 
-@torch.no_grad()
+@torch.inference_mode()
 def walk(
     stepper: Stepper[State],
     memory: Any,

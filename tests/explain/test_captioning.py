@@ -42,7 +42,7 @@ def a_task(directory, name: str) -> CaptionTask:
         objective=ObjectiveConfig(),
         decode=DecodeConfig(longest=4),
         train=SimpleNamespace(seed=1),
-        model=module.Config(encoder={"name": "cnn", "cell": 8, "width": 8}, **settings),
+        model=module.Config(encoder={"name": "cnn", "cell": 8, "width": 16}, **settings),
         model_module=module,
     )
     task = CaptionTask(recipe, Captions(directory, ImageShape(3, 24, 32), vocabulary))

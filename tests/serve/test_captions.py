@@ -87,7 +87,7 @@ def test_a_model_that_never_looks_back_has_a_caption_and_no_maps(tmp_path):
         "train.threads=1",
         "train.precision=fp32",
     ]
-    settings += ["model.encoder.width=8", "model.embedding=16", "model.hidden=16", "decode.valid_sentences=2"]
+    settings += ["model.encoder.width=16", "model.embedding=16", "model.hidden=16", "decode.valid_sentences=2"]
     run = CaptionRun("none", saccade.load(train("shapes-none", settings, tmp_path / "none")), Limits())
     assert not run.info().attends
     for target in (None, "a red circle"):
