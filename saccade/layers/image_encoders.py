@@ -67,7 +67,7 @@ class EncoderConfig(BaseConfig):
         return self
 
 
-_FEWEST_CHANNELS = 4  # after the first convolution: each cell is normalised over them
+_FEWEST_CHANNELS = 3  # after the first convolution: each cell is normalised over them
 _PRETRAINED = ("efficientnet-lite0", "hugging-face")
 
 
