@@ -4,19 +4,11 @@ from typing import Any
 
 import torch
 
-from saccade.data.batching import collate
-from saccade.data.shards import TokenPairs
 from saccade.data.tokenizer import BOS, EOS, PAD
 from saccade.decoding import BeamConfig, Hypothesis, beam_search
 from saccade.decoding.beam import Observer
 from saccade.tasks.generate import CoverageStepper, DecodeConfig, as_prefix
 from saccade.tasks.translation import TranslationTask
-
-
-def encoded(task: TranslationTask, sources: list[list[int]]) -> Any:
-    """Sources (tokens without their end) as the model reads them."""
-    batch = collate(TokenPairs.from_lists([(tokens, ()) for tokens in sources]), range(len(sources))).to(task.device)
-    return task.stepper.encode(batch.source, batch.source_lengths)
 
 
 def room(task: TranslationTask, source: list[int]) -> int:
@@ -44,7 +36,7 @@ def search(
     beam = BeamConfig(max(size, config.best), config.best, config.length_penalty, config.coverage_penalty)
     return beam_search(
         stepper_for(task, config) if stepper is None else stepper,
-        encoded(task, [source]) if memory is None else memory,
+        task.encoded([source])[0] if memory is None else memory,
         torch.tensor([BOS], device=task.device),
         beam,
         eos=EOS,

@@ -23,7 +23,7 @@ from saccade.decoding import Hypothesis, score_targets
 from saccade.errors import UserError
 from saccade.explain.maps import AttentionMap
 from saccade.explain.replay import labelled
-from saccade.explain.searching import encoded, search, stepper_for
+from saccade.explain.searching import search, stepper_for
 from saccade.tasks.generate import as_prefix
 from saccade.tasks.translation import TranslationTask
 
@@ -72,7 +72,7 @@ def what_if(
     forced = target[: last.position] if isinstance(last, Turn) else []
     changed = ChangedSteps(task, interventions)
     with changed.always():
-        hypothesis = search(task, source, task.recipe.decode, forced, None, changed, encoded(task, [source]))[0]
+        hypothesis = search(task, source, task.recipe.decode, forced, None, changed, task.encoded([source])[0])[0]
     return Outcome(hypothesis, _replayed(task, source, hypothesis, changed, words), len(forced))
 
 
@@ -145,7 +145,7 @@ def _replayed(
     tokens = hypothesis.tokens
     with changed.always(), record_attention(task.model) as recorded:
         begin = torch.tensor([BOS], device=task.device)
-        score_targets(changed, encoded(task, [source]), begin, *as_prefix([tokens]), eos=EOS)
+        score_targets(changed, task.encoded([source])[0], begin, *as_prefix([tokens]), eos=EOS)
     vocabularies = task.vocabularies
     return [labelled(name, recorded.joined(name)[0], source, tokens, vocabularies, words) for name in recorded]
 

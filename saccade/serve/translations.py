@@ -19,7 +19,7 @@ from saccade.decoding.greedy import most_probable
 from saccade.decoding.walk import walk
 from saccade.errors import UserError
 from saccade.explain import replay
-from saccade.explain.searching import encoded, room
+from saccade.explain.searching import room
 from saccade.serve.calculation import calculation
 from saccade.serve.messages import (
     AlternativesQuestion,
@@ -100,7 +100,7 @@ class TextRun(Served):
             return
         forced = self.beginning(question.prefix)
         self.task.model.eval()
-        memory = encoded(self.task, [source])
+        memory = self.task.encoded([source])[0]
         so_far: list[int] = []
 
         def choose(log_probs: Tensor, rows: Tensor, position: int) -> Tensor:
@@ -157,7 +157,7 @@ class TextRun(Served):
             )
         before = target[: groups.index(question.word)]
         task.model.eval()
-        memory = encoded(self.task, [source])
+        memory = self.task.encoded([source])[0]
         readouts, _ = task.stepper.read(memory, torch.tensor([[BOS, *before]], device=task.device))
         log_probs = task.output(readouts[0, -1]).double().log_softmax(-1)
         values, tokens = log_probs.topk(min(question.best + 4, len(log_probs)))
@@ -175,7 +175,7 @@ class TextRun(Served):
     ) -> Iterator[dict[str, Any]]:
         going = [token for token, _ in firsts if token != EOS]
         if going:
-            memory = encoded(self.task, [source] * len(going))
+            memory = self.task.encoded([source] * len(going))[0]
             config = self.task.recipe.decode.with_changes({"search": "greedy", "longest": len(before) + _LONGEST_WORD})
             limit = torch.full((len(going),), len(before) + _LONGEST_WORD, device=self.task.device)
             found = generate(self.task.stepper, memory, limit, config, [[*before, token] for token in going])

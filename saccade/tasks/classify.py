@@ -166,7 +166,9 @@ class ClassifyTask:
         split = self.images.valid
         scores = score_classes(log_probabilities, split.labels, self.classes)
         metrics = {"accuracy": scores.accuracy, "cross-entropy": scores.cross_entropy}
-        return Validation(metrics, scores.accuracy, self._samples(log_probabilities))
+        # Of equal accuracy, the lower cross-entropy is the better one.
+        score = scores.accuracy - 1e-9 * min(scores.cross_entropy, 1e6)
+        return Validation(metrics, score, self._samples(log_probabilities))
 
     def evaluate(self, split: SplitName = "test", samples: int | None = None) -> ClassScores:
         with self._sampling(samples):

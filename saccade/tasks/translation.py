@@ -217,7 +217,7 @@ class TranslationTask:
         for start in range(0, len(order), config.batch):
             rows = order[start : start + config.batch]
             forced = None if prefixes is None else self.encode_targets([prefixes[row] for row in rows], known=True)
-            memory, lengths = self._memory([ids[row] for row in rows])
+            memory, lengths = self.encoded([ids[row] for row in rows])
             found = generate(self.stepper, memory, 2 * lengths + 20, config, forced, rows)
             for row, hypotheses in zip(rows, found, strict=True):
                 texts = [self.vocabularies.target.decode(hypothesis.tokens).strip() for hypothesis in hypotheses]
@@ -233,7 +233,7 @@ class TranslationTask:
         results: list[Hypothesis] = []
         for start in range(0, len(pairs), self.recipe.decode.batch):
             part = slice(start, start + self.recipe.decode.batch)
-            memory, lengths = self._memory(sources[part])
+            memory, lengths = self.encoded(sources[part])
             begin = torch.full_like(lengths, BOS)
             results += score_targets(self.stepper, memory, begin, *as_prefix(targets[part]), eos=EOS)
         return results
@@ -271,7 +271,7 @@ class TranslationTask:
                 )
         return ids
 
-    def _memory(self, ids: list[list[int]]) -> tuple[Any, Tensor]:
+    def encoded(self, ids: list[list[int]]) -> tuple[Any, Tensor]:
         """The sources as the model reads them, and their lengths with the end token."""
         batch = collate(TokenPairs.from_lists([(tokens, ()) for tokens in ids]), range(len(ids))).to(self.device)
         return self.stepper.encode(batch.source, batch.source_lengths), batch.source_lengths
