@@ -239,7 +239,9 @@ def predict(
         Literal["torch", "ctranslate2"],
         typer.Option(help="What computes; ctranslate2 is exported on first use (int8) and several times faster."),
     ] = "torch",
-    prefix: Annotated[str | None, typer.Option(help="How every translation must begin.", show_default=False)] = None,
+    prefix: Annotated[
+        str | None, typer.Option(help="How every translation or caption must begin.", show_default=False)
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Translate sentences, name or describe what is in pictures: a line in, a line out."""
@@ -351,7 +353,7 @@ def look(
     ],
     out: Annotated[Path, typer.Option(help="The file to write: .png, .svg, .html or .json.")] = Path("attention.png"),
     target: Annotated[
-        str | None, typer.Option(help="A given translation instead of the model's own.", show_default=False)
+        str | None, typer.Option(help="A given translation or caption instead of the model's own.", show_default=False)
     ] = None,
     pixel: Annotated[
         str | None,

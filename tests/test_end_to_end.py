@@ -220,6 +220,32 @@ def test_a_run_that_was_killed_while_its_data_were_prepared_starts_again(tmp_pat
     assert not (tmp_path / "run" / ".unready").exists()
 
 
+@pytest.mark.parametrize("before", ["nothing", "empty", "killed"])
+def test_of_a_run_that_cannot_begin_nothing_stays(tmp_path, before):
+    (tmp_path / "a.en").write_text("one\ntwo\n")
+    (tmp_path / "a.fr").write_text("un\n")
+    run = tmp_path / "run"
+    if before != "nothing":
+        run.mkdir()
+    if before == "killed":
+        (run / ".unready").write_text("")
+        (run / "notes.txt").write_text("precious")
+    files = [f"data.source={tmp_path}/a.en", f"data.target={tmp_path}/a.fr"]
+    with pytest.raises(UserError):
+        train("translation", files, run)
+    assert run.exists() == (before != "nothing")
+    kept = sorted(path.name for path in run.iterdir()) if run.exists() else []
+    assert kept == ([".unready", "notes.txt"] if before == "killed" else [])
+
+
+def test_what_a_run_was_started_with_may_be_said_again_at_resume(tmp_path, tiny_settings):
+    path = train("digits-rnn", tiny_settings, tmp_path / "run")
+    train("digits-rnn", [*tiny_settings, "train.steps=8"], path, resume=True)
+    fixed = next(setting for setting in tiny_settings if setting.startswith("model."))
+    with pytest.raises(ConfigError, match="would change a run that has begun"):
+        train("digits-rnn", [f"{fixed.split('=')[0]}=48"], path, resume=True)
+
+
 def test_of_two_processes_one_says_what_is_wrong_with_the_data(tmp_path):
     (tmp_path / "a.en").write_text("one\ntwo\n")
     (tmp_path / "a.fr").write_text("un\n")

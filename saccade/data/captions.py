@@ -59,7 +59,10 @@ class CaptionsConfig(Config):
         False, description="train on each image mirrored as often as not; for captions that never tell left from right"
     )
     batch: int = Field(64, ge=1, description="captions a batch")
-    skip_bad: bool = Field(False, description="leave out listed images that are missing or damaged, and say how many")
+    skip_bad: bool = Field(
+        False,
+        description="leave out images that cannot be decoded, and say how many; missing ones are always left out and named",
+    )
 
     @model_validator(mode="after")
     def _files_are_named(self) -> "CaptionsConfig":

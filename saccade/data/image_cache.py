@@ -65,7 +65,7 @@ class Counts:
     def sentences(self, shape: ImageShape, whole: float) -> Iterator[str]:
         """For people; `whole` is how long everything from listing to the last byte took."""
         share = 100 * self.seconds / max(whole, 1e-9)
-        yield f"{self.images:,} images decoded in {self.seconds:.1f} s, {share:.0f} % of the time that reading them took"
+        yield f"{self.images:,} images read in {whole:.1f} s, {share:.0f} % of it to decode them"
         if self.resized:
             size = f"{shape.rows} × {shape.columns}"
             how = "stretched to" if shape.stretched else "cut to the proportions of"

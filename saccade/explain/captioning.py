@@ -160,7 +160,7 @@ def _panels(sight: CaptionSight, weights: NDArray[np.float32]) -> list[Panel]:
     for word, row in zip(sight.words, weights, strict=True):
         cells = row.reshape(grid.rows, grid.columns)
         mark = _cell(row, grid) if row.max() == row.sum() > 0 else None
-        note = "one cell" if mark else f"largest {overlay.short(float(row.max()))}"
+        note = "one cell" if mark else f"largest {overlay.short(float(row.max()))} · even {overlay.short(1 / len(row))}"
         panels.append(Panel(overlay.blended(sight.picture, cells), word, note, mark))
     return panels
 

@@ -31,8 +31,10 @@ from saccade.data.features import cache_directory, features
 from saccade.data.image_decoding import Pixels
 from saccade.data.image_splits import SplitName
 from saccade.data.image_store import AnyImage, name_of, pixels_of
-from saccade.data.tokenizer import BOS, EOS, PAD
+from saccade.data.tokenizer import BOS, EOS, PAD, UNK
 from saccade.decoding import score_targets
+from saccade.errors import UserError
+from saccade.layers import efficientnet
 from saccade.layers.cross_entropy import linear_cross_entropy
 from saccade.tasks.caption_scores import CaptionScores, score_captions
 from saccade.tasks.generate import DecodeConfig, Written, as_prefix, generate
@@ -89,6 +91,8 @@ class CaptionTask:
     @classmethod
     def prepare(cls, recipe: Recipe, directory: Path, say: Say) -> "CaptionTask":
         """A new run: images are decoded into the directory, and a frozen encoder looks at all of them."""
+        if recipe.model.encoder.name == "efficientnet-lite0":
+            efficientnet.published_weights()  # says what to install, before the images are read
         task = cls(recipe, caption_data.prepare(recipe.data, directory, recipe.train.seed, say), say)
         for split in ("train", "valid"):
             task.seen(split)
@@ -244,21 +248,34 @@ class CaptionTask:
 
     # Predicting
 
-    def predict(self, inputs: Sequence[AnyImage], **settings: Any) -> list[Caption]:
-        """A caption of each image: a path, a PIL image, or an array of bytes (H, W) or (H, W, 3). Keywords replace `decode` settings."""
+    def predict(
+        self, inputs: Sequence[AnyImage], prefixes: Sequence[str] | None = None, **settings: Any
+    ) -> list[Caption]:
+        """A caption of each image: a path, a PIL image, or an array of bytes (H, W) or (H, W, 3). Keywords replace `decode` settings.
+
+        `prefixes` are words that each caption must begin with.
+        """
         size = self.recipe.decode.with_changes(settings).batch
         parts = (inputs[start : start + size] for start in range(0, len(inputs), size))
         pictures = (torch.from_numpy(np.stack([self.picture(each) for each in part])) for part in parts)
-        return self._write(pictures, [name_of(each) for each in inputs], settings)
+        forced = None if prefixes is None else [self.known(prefix) for prefix in prefixes]
+        return self._write(pictures, [name_of(each) for each in inputs], settings, forced)
 
     @torch.no_grad()
-    def _write(self, parts: Iterator[Tensor], names: Sequence[str], settings: dict[str, Any]) -> list[Caption]:
+    def _write(
+        self,
+        parts: Iterator[Tensor],
+        names: Sequence[str],
+        settings: dict[str, Any],
+        forced: list[list[int]] | None = None,
+    ) -> list[Caption]:
         self.model.eval()
         config, captions = self.recipe.decode.with_changes(settings), list[Caption]()
         for seen in parts:
             longest = torch.full((len(seen),), _LONGEST, device=self.device)
             numbers = list(range(len(captions), len(captions) + len(seen)))
-            for hypotheses in generate(self.model, self.encoded(seen.to(self.device)), longest, config, None, numbers):
+            begin = None if forced is None else [forced[number] for number in numbers]
+            for hypotheses in generate(self.model, self.encoded(seen.to(self.device)), longest, config, begin, numbers):
                 texts = [self.vocabulary.decode(hypothesis.tokens).strip() for hypothesis in hypotheses]
                 captions.append(Caption(names[len(captions)], texts[0], hypotheses, texts[1:]))
         return captions
@@ -267,11 +284,21 @@ class CaptionTask:
     def given(self, source: AnyImage, text: str) -> Caption:
         """A caption that somebody else wrote, as the model reads it, and how probable it is."""
         self.model.eval()
-        tokens = self.vocabulary.encode(plain(text))
+        tokens = self.known(text)
         seen = torch.from_numpy(self.picture(source)).to(self.device)[None]
         begin = torch.tensor([BOS], device=self.device)
         scored = score_targets(self.stepper, self.encoded(seen), begin, *as_prefix([tokens]), eos=EOS)
         return Caption(name_of(source), self.vocabulary.decode(tokens), scored, [])
+
+    def known(self, text: str) -> list[int]:
+        """The tokens of words that somebody gives; a word that training never showed is no word to this model."""
+        words = plain(text).split()
+        for word in words:
+            if UNK in self.vocabulary.encode(word):
+                raise UserError(
+                    f"{text!r} has the word {word!r}, which this model never saw: use words of its training captions"
+                )
+        return self.vocabulary.encode(" ".join(words))
 
     def picture(self, source: AnyImage) -> Pixels:
         """The image as the model gets it: bytes (3, rows, columns)."""

@@ -13,6 +13,7 @@ Nothing is ever unpickled. A state that is half-written or damaged is recognised
 
 import hashlib
 import json
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -52,6 +53,9 @@ class RunDirectory:
         self.metrics = path / "metrics.jsonl"
         self.states = path / "state"
         self._unready = path / ".unready"
+        self._was_there: bool | None = (
+            None  # whether there was an empty directory when it began; None: it was not empty
+        )
 
     def is_foreign(self) -> bool:
         """Whether there are files that no training wrote, nor one that was killed before it had begun."""
@@ -59,11 +63,22 @@ class RunDirectory:
         return not known and self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir()))
 
     def begin(self) -> None:
+        if not self.path.exists() or not any(self.path.iterdir()):
+            self._was_there = self.path.exists()
         make_directory(self.path)
         write_text(self._unready, "The data of this run are being prepared.\n")
 
     def is_ready(self) -> None:
         self._unready.unlink()
+
+    def undo_begin(self) -> None:
+        """Of a run that could not begin nothing stays. A directory that held anything before is left as it is."""
+        if self._was_there is None:
+            return
+        for path in self.path.iterdir():
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+        if not self._was_there:
+            self.path.rmdir()
 
     def save_model(self, tensors: Mapping[str, Tensor]) -> None:
         with replacing(self.model) as aside:

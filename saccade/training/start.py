@@ -73,7 +73,13 @@ def open_task(recipe: Recipe, directory: RunDirectory, reporter: Reporter, world
     with world.leader_first():
         if world.leads:
             directory.begin()
-            prepared: Task = task_class(recipe).prepare(recipe, directory.path, reporter.say)
+            try:
+                prepared: Task = task_class(recipe).prepare(recipe, directory.path, reporter.say)
+            except (UserError, KeyboardInterrupt) as error:
+                directory.undo_begin()
+                if isinstance(error, KeyboardInterrupt):
+                    reporter.say("stopped before the first step: nothing is kept, start it again by the same command")
+                raise
             write_text(directory.config, prepared.recipe.to_yaml())
             directory.is_ready()
     return prepared if world.leads else _reopened(recipe, directory)
@@ -96,11 +102,15 @@ def task_class(recipe: Recipe) -> type[Task]:
 def _agreed(changes: Sequence[str], directory: RunDirectory) -> Recipe:
     """The run's own recipe. What decides the weights' shapes and the order of the data stays; other settings may change."""
     free = ("train.", "decode.")
-    fixed = [change for change in changes if not change.startswith(free) or change.startswith("train.seed")]
-    if fixed:
-        raise ConfigError(
-            f"--set {fixed[0]} would change a run that has begun: only train.* (but not the seed) and decode.* can be, or start a new one"
-        )
+    before = configs.load(directory.config, check_files=False)
+    for change in changes:
+        if not change.startswith(free) or change.startswith("train.seed"):
+            changed = configs.load(directory.config, [change], check_files=False)
+            if changed.to_dict() != before.to_dict():  # what the run was started with may be said again
+                raise ConfigError(
+                    f"--set {change} would change a run that has begun: only train.* (but not the seed) and decode.* can be, "
+                    "or start a new one"
+                )
     return configs.load(directory.config, changes, check_files=False)
 
 

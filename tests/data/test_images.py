@@ -54,7 +54,7 @@ def test_the_built_in_digits_are_scikit_learns(digits):
     np.testing.assert_array_equal(np.rint(pixels * (16 / 255)), data[places])
     np.testing.assert_array_equal(np.concatenate([split.labels for split in everything]), labels[places])
     assert said[0] == "images of 10 classes: 1,439 to train on, 179 to validate and 179 to test; 8 × 8 pixels, grey"
-    assert said[1].startswith("1,797 images decoded in ")
+    assert said[1].startswith("1,797 images read in ")
 
 
 def test_what_is_cut_off_has_a_tenth_of_every_class(digits):

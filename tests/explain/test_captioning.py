@@ -80,7 +80,7 @@ def test_without_a_caption_the_models_own_is_shown(tmp_path):
     task, picture = a_task(tmp_path, "soft"), a_picture()
     sight = see(task, picture)
     assert sight.answer == task.predict([picture])[0]
-    assert sight.words == (*sight.answer.text.split(), "<end>")
+    assert sight.words == (*task.vocabulary.words(sight.answer.hypotheses[0].tokens), "<end>")
     np.testing.assert_array_equal(sight.picture, picture)
 
 

@@ -274,6 +274,17 @@ def test_a_given_caption_has_the_probability_that_torch_says(soft):
     assert given.hypotheses[0].log_prob == pytest.approx(expected, rel=1e-4)
 
 
+def test_a_caption_begins_as_it_is_told_to(soft):
+    pictures = [image.transpose(1, 2, 0) for image in soft.captions.test.pixels[:3]]
+    word = soft.captions.test.captions[1][0].split()[0]
+    free, told = soft.predict(pictures), soft.predict(pictures, prefixes=["", f"{word} {word}", word])
+    assert told[0].text == free[0].text
+    assert told[1].text.startswith(f"{word} {word}")
+    assert told[2].text.split()[0] == word
+    with pytest.raises(UserError, match="has the word 'giraffe', which this model never saw"):
+        soft.predict(pictures[:1], prefixes=["a giraffe"])
+
+
 def test_a_file_that_is_no_picture_is_named(soft, tmp_path):
     (tmp_path / "notes.png").write_text("no picture")
     with pytest.raises(UserError, match=r"notes\.png is not a picture"):
