@@ -216,7 +216,9 @@ def predict(
     inputs: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[INPUT]...", help="Sentences or image files; lines of stdin unless given.", show_default=False
+            metavar="[INPUT]...",
+            help="Sentences or image files, or test:0 for the run's own first test example; lines of stdin unless given.",
+            show_default=False,
         ),
     ] = None,
     search: SearchOption = None,
@@ -246,6 +248,7 @@ def predict(
 ) -> None:
     """Translate sentences, name or describe what is in pictures: a line in, a line out."""
     import saccade as library
+    from saccade.data.held_out import example_or_itself
     from saccade.data.text import decoded_lines
 
     lines = inputs or [line.rstrip("\r") for line in decoded_lines(sys.stdin.buffer, "standard input")]
@@ -261,11 +264,12 @@ def predict(
         prefixes=None if prefix is None else [prefix] * len(lines),
     )
     loaded: Any = library.load(run)
+    task = loaded.task
     if engine == "ctranslate2":
         from saccade.export.engine import CTranslate2Engine
 
         loaded = CTranslate2Engine(loaded)
-    answers = loaded.predict(lines, best=best, **settings)
+    answers = loaded.predict([example_or_itself(task, line) for line in lines], best=best, **settings)
     if as_json:
         _print_json([answer.to_dict() for answer in answers])
         return
@@ -349,7 +353,12 @@ def evaluate(
 def look(
     run: RunArgument,
     source: Annotated[
-        str, typer.Argument(metavar="INPUT", help="A sentence, or the path of an image.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="INPUT",
+            help="A sentence, the path of an image, or test:0 for the run's own first test example.",
+            show_default=False,
+        ),
     ],
     out: Annotated[Path, typer.Option(help="The file to write: .png, .svg, .html or .json.")] = Path("attention.png"),
     target: Annotated[
@@ -366,9 +375,12 @@ def look(
 ) -> None:
     """Draw what each word looked at, or where in a picture the model looked."""
     import saccade as library
+    from saccade.data.held_out import example_or_itself
 
     at = None if pixel is None else _pixel(pixel)
-    library.load(run).draw(source, out, target=target, words=not subwords, pixel=at, only=only)
+    loaded = library.load(run)
+    example = example_or_itself(loaded.task, source)
+    loaded.draw(example, out, target=target, words=not subwords, pixel=at, only=only)
     print(out)
 
 

@@ -407,3 +407,34 @@ def _written(folder, recipe):
     path = folder / "again.yaml"
     path.write_text(recipe.to_yaml(), encoding="utf-8")
     return path
+
+
+def test_a_runs_own_examples_have_names(tmp_path, tiny_settings, saccade):
+    path = train("digits-rnn", tiny_settings, tmp_path / "run")
+    first = library.load(path).task.corpus.test[0].source
+    named, given = saccade("predict", str(path), "test:0"), saccade("predict", str(path), first)
+    assert named.stdout == given.stdout
+    assert named.returncode == 0
+    far = saccade("look", str(path), "valid:99999", cwd=tmp_path)
+    assert far.returncode == 1
+    assert "valid:99999 was asked for: this run has valid:0 to valid:" in far.stderr
+
+
+@pytest.mark.parametrize("kind", ["captions", "classes"])
+def test_a_runs_own_pictures_have_names(kind, tmp_path):
+    from saccade.data.held_out import example_or_itself
+
+    shapes = [
+        "data.examples=20",
+        "model.encoder.width=24",
+        "model.hidden=8",
+        "train.steps=2",
+        "decode.valid_sentences=2",
+    ]
+    digits = ["model.layers=1", "train.steps=2"]
+    recipe, changes = ("shapes-soft", shapes) if kind == "captions" else ("digits-vit", digits)
+    run = library.load(train(recipe, changes, tmp_path / "run"))
+    split = run.task.captions.test if kind == "captions" else run.task.images.test
+    assert (example_or_itself(run.task, "test:3") == split.pixels[3].transpose(1, 2, 0)).all()
+    assert example_or_itself(run.task, "photo.png") == "photo.png"
+    assert len(run.predict([example_or_itself(run.task, "test:3")])) == 1

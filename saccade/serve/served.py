@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from PIL import Image
 
 from saccade.attention import Attend, LocalSelfAttention2d
 from saccade.data.axes import Axis, Grid
+from saccade.data.held_out import framed
 from saccade.data.image_decoding import open_image
-from saccade.data.scatter import scattered
 from saccade.data.tokenizer import EOS, Tokenizer
 from saccade.decoding import Hypothesis
 from saccade.errors import UserError
@@ -131,7 +130,7 @@ class ImageRun(PictureReader):
     def examples(self) -> list[str]:
         task = self.run.task
         held_out = task.images.valid
-        return [data_address(_framed(task, held_out.pixels[place])) for place in spread(len(held_out))]
+        return [data_address(framed(task, held_out.pixels[place])) for place in spread(len(held_out))]
 
     def predict(self, questions: Sequence[PredictQuestion]) -> list[dict[str, Any]]:
         pictures = [self.picture(str(question.image)) for question in questions]
@@ -248,12 +247,6 @@ def _shown(attention: AttentionMap) -> dict[str, Any]:
 def _axis(axis: Axis) -> dict[str, Any]:
     grid = {"rows": axis.rows, "columns": axis.columns, "extra": len(axis.extra)} if isinstance(axis, Grid) else {}
     return {"labels": labels(axis), **grid}
-
-
-def _framed(task: Any, pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """A held-out image (C, H, W) as the model would get it, (H, W, C)."""
-    frames = scattered(torch.tensor(pixels)[None], task.recipe.data.scatter, torch.Generator().manual_seed(0))
-    return frames[0].permute(1, 2, 0).byte().numpy()
 
 
 def spread(count: int) -> list[int]:

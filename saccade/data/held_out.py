@@ -1,0 +1,39 @@
+"""Held-out examples of a run by name: `test:0` is its first test sentence or picture, for whoever has none at hand."""
+
+import re
+from typing import Any
+
+import torch
+
+from saccade.data.scatter import scattered
+from saccade.errors import UserError
+
+_NAME = re.compile(r"(valid|test):(\d+)")
+
+
+def example_or_itself(task: Any, given: str) -> Any:
+    """The example that is named, as the task's `predict` takes it; what names none is given back."""
+    match = _NAME.fullmatch(given)
+    if match is None:
+        return given
+    split, number = match[1], int(match[2])
+    if task.recipe.task == "translation":
+        phrases = task.corpus.held_out(split)
+        return phrases[_within(number, len(phrases), split)].source
+    if task.recipe.task == "caption":
+        pixels = task.captions.split(split).pixels
+        return pixels[_within(number, len(pixels), split)].transpose(1, 2, 0)  # (C, H, W) -> (H, W, C)
+    pixels = task.images.split(split).pixels
+    return framed(task, pixels[_within(number, len(pixels), split)])
+
+
+def framed(task: Any, pixels: Any) -> Any:
+    """A held-out image (C, H, W) as the model would get it, (H, W, C)."""
+    frames = scattered(torch.tensor(pixels)[None], task.recipe.data.scatter, torch.Generator().manual_seed(0))
+    return frames[0].permute(1, 2, 0).byte().numpy()
+
+
+def _within(number: int, count: int, split: str) -> int:
+    if number >= count:
+        raise UserError(f"{split}:{number} was asked for: this run has {split}:0 to {split}:{count - 1}")
+    return number
