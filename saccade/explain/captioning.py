@@ -161,7 +161,8 @@ def _panels(sight: CaptionSight, weights: NDArray[np.float32]) -> list[Panel]:
         cells = row.reshape(grid.rows, grid.columns)
         mark = _cell(row, grid) if row.max() == row.sum() > 0 else None
         note = "one cell" if mark else f"largest {overlay.short(float(row.max()))} · even {overlay.short(1 / len(row))}"
-        panels.append(Panel(overlay.blended(sight.picture, cells), word, note, mark))
+        shown = (overlay.uncovered if mark else overlay.blended)(sight.picture, cells)
+        panels.append(Panel(shown, word, note, mark))
     return panels
 
 

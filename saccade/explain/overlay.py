@@ -211,10 +211,22 @@ def _mark(sight: Sight) -> tuple[float, float, float, float] | None:
 def blended(picture: Pixels, cells: NDArray[np.float32]) -> NDArray[np.float64]:
     """Cells (rows, columns) as colour over the pale picture; a place without weight keeps it, the largest weight nearly hides it."""
     large = enlarged(picture)
-    grey = 0.35 + 0.65 * (large @ [0.299, 0.587, 0.114])[..., None]  # (rows, columns, 1), pale
     peak = float(cells.max())
     smooth = Image.fromarray(cells / peak if peak > 0 else cells).resize(large.shape[1::-1], Image.Resampling.BICUBIC)
-    return _coloured(np.asarray(smooth, np.float64).clip(0, 1), grey)
+    return _coloured(np.asarray(smooth, np.float64).clip(0, 1), _pale(large))
+
+
+def uncovered(picture: Pixels, cells: NDArray[np.float32]) -> NDArray[np.float64]:
+    """The picture as it is where a cell (rows, columns) has weight, with the cell's edge, and pale elsewhere: what hard attention saw."""
+    large = enlarged(picture)
+    seen = Image.fromarray((cells > 0).astype(np.uint8)).resize(large.shape[1::-1], Image.Resampling.NEAREST)
+    return np.where(np.asarray(seen, bool)[..., None], large, _pale(large))
+
+
+def _pale(large: NDArray[np.float64]) -> NDArray[np.float64]:
+    """In grey, (rows, columns, 1)."""
+    grey: NDArray[np.float64] = 0.35 + 0.65 * (large @ [0.299, 0.587, 0.114])[..., None]
+    return grey
 
 
 def _coloured(share: NDArray[np.float64], grey: NDArray[np.float64] | float) -> NDArray[np.float64]:

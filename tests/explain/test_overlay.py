@@ -180,3 +180,17 @@ assert "matplotlib" in sys.modules
 assert "matplotlib.pyplot" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_hard_attention_uncovers_its_cell_and_nothing_else():
+    picture = np.zeros((8, 8, 3), np.uint8)
+    picture[..., 0] = 200
+    cells = np.zeros((2, 2), np.float32)
+    cells[1, 0] = 1
+    shown = overlay.uncovered(picture, cells)
+    rows, columns = shown.shape[0] // 2, shown.shape[1] // 2
+    np.testing.assert_allclose(shown[rows:, :columns], np.broadcast_to([200 / 255, 0, 0], (rows, columns, 3)))
+    grey = shown.copy()
+    grey[rows:, :columns] = 0
+    assert (grey[..., 0] == grey[..., 2]).all()
+    assert grey[:rows].min() > 0.3
