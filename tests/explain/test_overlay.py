@@ -16,7 +16,7 @@ from sights import a_picture, a_task
 from saccade.data.axes import Grid
 from saccade.errors import UserError
 from saccade.explain import AttentionMap
-from saccade.explain.overlay import draw, png, save, svg
+from saccade.explain.overlay import draw, png, save, svg, uncovered
 from saccade.explain.seeing import Sight, see
 from saccade.tasks.classify import Classified
 
@@ -187,7 +187,7 @@ def test_hard_attention_uncovers_its_cell_and_nothing_else():
     picture[..., 0] = 200
     cells = np.zeros((2, 2), np.float32)
     cells[1, 0] = 1
-    shown = overlay.uncovered(picture, cells)
+    shown = uncovered(picture, cells)
     rows, columns = shown.shape[0] // 2, shown.shape[1] // 2
     np.testing.assert_allclose(shown[rows:, :columns], np.broadcast_to([200 / 255, 0, 0], (rows, columns, 3)))
     grey = shown.copy()
