@@ -248,8 +248,8 @@ def predict(
 ) -> None:
     """Translate sentences, name or describe what is in pictures: a line in, a line out."""
     import saccade as library
-    from saccade.data.held_out import example_or_itself
     from saccade.data.text import decoded_lines
+    from saccade.tasks.held_out import example_or_itself
 
     lines = inputs or [line.rstrip("\r") for line in decoded_lines(sys.stdin.buffer, "standard input")]
     settings = _given(
@@ -375,7 +375,7 @@ def look(
 ) -> None:
     """Draw what each word looked at, or where in a picture the model looked."""
     import saccade as library
-    from saccade.data.held_out import example_or_itself
+    from saccade.tasks.held_out import example_or_itself
 
     at = None if pixel is None else _pixel(pixel)
     loaded = library.load(run)

@@ -422,7 +422,7 @@ def test_a_runs_own_examples_have_names(tmp_path, tiny_settings, saccade):
 
 @pytest.mark.parametrize("kind", ["captions", "classes"])
 def test_a_runs_own_pictures_have_names(kind, tmp_path):
-    from saccade.data.held_out import example_or_itself
+    from saccade.tasks.held_out import example_or_itself
 
     shapes = [
         "data.examples=20",

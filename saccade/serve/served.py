@@ -18,7 +18,6 @@ from PIL import Image
 
 from saccade.attention import Attend, LocalSelfAttention2d
 from saccade.data.axes import Axis, Grid
-from saccade.data.held_out import framed
 from saccade.data.image_decoding import open_image
 from saccade.data.tokenizer import EOS, Tokenizer
 from saccade.decoding import Hypothesis
@@ -31,6 +30,7 @@ from saccade.models.glimpse import GlimpseNetwork
 from saccade.run import Run
 from saccade.serve.limits import Limits
 from saccade.serve.messages import FigureQuestion, LookQuestion, PredictQuestion, RunInfo
+from saccade.tasks.held_out import framed
 
 _EXAMPLES = 6
 _SETTINGS = ("search", "beam", "length_penalty", "temperature", "top_k", "top_p", "seed")
