@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from saccade.export.packages import require
-from saccade.layers.transformer import FeedForward, GatedFeedForward, PostNorm
+from saccade.layers.feed_forward import FeedForward, GatedFeedForward
+from saccade.layers.transformer import PostNorm
 from saccade.models.transformer import Config, Transformer
 
 POSITIONS = 1024  # rows of a table of sinusoids, or more where the recipe allows longer sentences

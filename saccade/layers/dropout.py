@@ -15,15 +15,36 @@ class Dropout(nn.Module):
             raise ValueError(f"a dropout rate is at least 0 and less than 1; got {rate}")
         self.rate = rate
 
+    @property
+    def drops(self) -> bool:
+        return self.training and self.rate > 0.0
+
     def forward(self, x: Tensor) -> Tensor:
-        if not self.training or self.rate == 0.0:
+        if not self.drops:
             return x
         if x.device.type != "cpu":
             return F.dropout(x, self.rate)
-        dropped = min(round(self.rate * 256), 255)
-        words = torch.empty((x.numel() + 7) // 8, dtype=torch.int64).random_(-(2**63), None)
-        kept = words.view(torch.uint8)[: x.numel()].view(x.shape) >= dropped
-        return x * (kept * (256.0 / (256 - dropped))).to(x.dtype)
+        kept, scale = draw_kept(x, self.rate)
+        return x * kept.mul_(scale)
+
+    def added(self, x: Tensor, to: Tensor) -> Tensor:
+        """to + dropout(x), in one pass over both."""
+        if not self.drops or x.device.type != "cpu" or x.dtype != to.dtype:
+            return to + self(x)
+        kept, scale = draw_kept(x, self.rate)
+        return torch.addcmul(to, x, kept, value=scale)
 
     def extra_repr(self) -> str:
         return f"rate={self.rate}"
+
+
+def draw_kept(like: Tensor, rate: float) -> tuple[Tensor, float]:
+    """1 for what is kept and 0 for what is dropped, in the shape and dtype of `like`, and what the kept values are to be scaled by."""
+    dropped = min(round(rate * 256), 255)  # of 256 bytes
+    words = torch.empty((like.numel() + 7) // 8, dtype=torch.int64).random_(-(2**63), None)
+    kept = words.view(torch.uint8)[: like.numel()]
+    if dropped:
+        kept.clamp_(dropped - 1, dropped).sub_(dropped - 1)  # arithmetic on bytes is much faster than a comparison
+    else:
+        kept.fill_(1)
+    return kept.to(like.dtype).view(like.shape), 256.0 / (256 - dropped)

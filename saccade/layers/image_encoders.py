@@ -29,10 +29,10 @@ from saccade.errors import UserError
 from saccade.layers import efficientnet
 from saccade.layers.convolution import CellNorm, ConvolutionBlock, channels_last
 from saccade.layers.dropout import Dropout
+from saccade.layers.feed_forward import feed_forward
 from saccade.layers.hugging_face_backbone import load_backbone
 from saccade.layers.patches import ConvolutionalEmbedding, LearnedPositions, PatchEmbedding, Size
 from saccade.layers.stochastic_depth import DeepEncoderLayer
-from saccade.layers.transformer import feed_forward
 
 
 class EncoderConfig(BaseConfig):

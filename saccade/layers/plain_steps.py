@@ -22,7 +22,8 @@ from saccade.attention import Memory, MultiHead, Rotary, ScaledDot, Soft
 from saccade.attention.recording import is_anybody_watching
 from saccade.layers.decoder_cache import Past, State
 from saccade.layers.dropout import Dropout
-from saccade.layers.transformer import DecoderLayer, FeedForward, GatedFeedForward, PostNorm, PreNorm
+from saccade.layers.feed_forward import FeedForward, GatedFeedForward
+from saccade.layers.transformer import DecoderLayer, PostNorm, PreNorm
 
 Arithmetic = Callable[[Tensor], Tensor]
 

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from saccade.attention import MultiHead
-from saccade.layers.transformer import EncoderLayer, FeedForward, PreNorm
+from saccade.layers.feed_forward import FeedForward
+from saccade.layers.transformer import EncoderLayer, PreNorm
 
 
 class StochasticDepth(nn.Module):

@@ -10,14 +10,13 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from saccade.attention import CAUSAL, Memory, MultiHead
 from saccade.layers.decoder_cache import Past
 from saccade.layers.dropout import Dropout
+from saccade.layers.feed_forward import FeedForward
 
 Norm = Literal["pre", "post"]
-Activation = Literal["relu", "gelu", "gated"]
 
 
 class PostNorm(nn.Module):
@@ -29,48 +28,17 @@ class PostNorm(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, layer: Callable[[Tensor], Tensor]) -> Tensor:
-        return self.norm(x + self.dropout(layer(x)))
+        return self.norm(self.dropout.added(layer(x), to=x))
 
 
 class PreNorm(PostNorm):
     """x + dropout(f(norm(x)))"""
 
     def forward(self, x: Tensor, layer: Callable[[Tensor], Tensor]) -> Tensor:
-        return x + self.dropout(layer(self.norm(x)))
+        return self.dropout.added(layer(self.norm(x)), to=x)
 
 
 RESIDUALS: dict[Norm, type[PostNorm]] = {"pre": PreNorm, "post": PostNorm}
-
-
-class FeedForward(nn.Module):
-    """W₂ activation(W₁ x)"""
-
-    def __init__(self, size: int, hidden: int, activation: Callable[[Tensor], Tensor], dropout: float):
-        super().__init__()
-        self.expand = nn.Linear(size, hidden)
-        self.contract = nn.Linear(hidden, size)
-        self.activation = activation
-        self.dropout = Dropout(dropout)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.contract(self.dropout(self.activation(self.expand(x))))
-
-
-class GatedFeedForward(FeedForward):
-    """W₂ (silu(V x) ∘ W₁ x) (Shazeer 2020)"""
-
-    def __init__(self, size: int, hidden: int, dropout: float):
-        super().__init__(size, hidden, F.silu, dropout)
-        self.gate = nn.Linear(size, hidden)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.contract(self.dropout(self.activation(self.gate(x)) * self.expand(x)))
-
-
-def feed_forward(size: int, hidden: int, activation: Activation, dropout: float) -> FeedForward:
-    if activation == "gated":
-        return GatedFeedForward(size, hidden, dropout)
-    return FeedForward(size, hidden, F.relu if activation == "relu" else F.gelu, dropout)
 
 
 class EncoderLayer(nn.Module):

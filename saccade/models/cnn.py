@@ -22,9 +22,9 @@ from saccade.data.image_shape import ImageShape
 from saccade.errors import UserError
 from saccade.layers.convolution import ConvolutionBlock, PoolingBlock, channels_last
 from saccade.layers.dropout import Dropout
+from saccade.layers.feed_forward import feed_forward
 from saccade.layers.patches import LearnedPositions
 from saccade.layers.stochastic_depth import DeepEncoderLayer
-from saccade.layers.transformer import feed_forward
 
 Width = Annotated[int, Field(ge=1)]
 

@@ -21,9 +21,9 @@ from saccade.config import Config as BaseConfig
 from saccade.data.axes import Axis, Grid
 from saccade.data.image_shape import ImageShape
 from saccade.layers.dropout import Dropout
+from saccade.layers.feed_forward import feed_forward
 from saccade.layers.patches import PatchEmbedding
 from saccade.layers.stochastic_depth import DeepPreNorm, depth_rates
-from saccade.layers.transformer import feed_forward
 from saccade.layers.windows import WindowAttention
 
 EPSILON = 1e-5  # of every norm, as published

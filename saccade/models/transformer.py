@@ -20,15 +20,9 @@ from saccade.config import Config as BaseConfig
 from saccade.layers.choices import ScoreName
 from saccade.layers.decoder_cache import Past, State
 from saccade.layers.dropout import Dropout
+from saccade.layers.feed_forward import Activation, FeedForward, feed_forward
 from saccade.layers.plain_steps import PlainSteps
-from saccade.layers.transformer import (
-    Activation,
-    DecoderLayer,
-    EncoderLayer,
-    FeedForward,
-    Norm,
-    feed_forward,
-)
+from saccade.layers.transformer import DecoderLayer, EncoderLayer, Norm
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,10 @@ from saccade.config import Config as BaseConfig
 from saccade.data.axes import Axis, Grid, Tokens
 from saccade.data.image_shape import ImageShape
 from saccade.layers.dropout import Dropout
+from saccade.layers.feed_forward import feed_forward
 from saccade.layers.patches import ConvolutionalEmbedding, LearnedPositions, PatchEmbedding
 from saccade.layers.pooling import PoolingName, pooling
 from saccade.layers.stochastic_depth import DeepEncoderLayer, depth_rates
-from saccade.layers.transformer import feed_forward
 
 
 class Config(BaseConfig):

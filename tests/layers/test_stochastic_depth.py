@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from saccade.attention import MultiHead
+from saccade.layers.feed_forward import feed_forward
 from saccade.layers.stochastic_depth import DeepEncoderLayer, LayerScale, StochasticDepth, depth_rates
-from saccade.layers.transformer import EncoderLayer, feed_forward
+from saccade.layers.transformer import EncoderLayer
 
 
 def test_an_example_is_skipped_whole_or_scaled_whole():
