@@ -5,7 +5,8 @@
     loss = (1 - ε) nll + ε (logsumexp(logits) - mean(logits))          as torch.nn.functional.cross_entropy with label_smoothing
 
 The gradient of the logits, softmax - (1 - ε) onehot - ε/V, is known as soon as the loss is. So each chunk of tokens gives its part of the
-gradients of h, W and b on the way forward, in the same memory, and its logits are forgotten.
+gradients of h, W and b on the way forward, in the same memory, and its logits are forgotten. What is the same for every word of the
+vocabulary, the mean of the logits and - ε/V, never meets the logits: it is computed with the mean of W.
 
 Axis legend: N tokens, D features, V vocabulary.
 """
@@ -36,27 +37,34 @@ class _LinearCrossEntropy(Function):
         ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, smoothing: float, with_gradient: bool
     ) -> tuple[Tensor, Tensor]:
         words = len(weight)
-        rows = max(1, CHUNK_ELEMENTS // words)
+        rows = min(max(1, CHUNK_ELEMENTS // words), len(hidden))
         nll, total = hidden.new_empty(len(hidden)), hidden.new_zeros(())
         gradients = (
             (torch.empty_like(hidden), torch.zeros_like(weight), torch.zeros_like(bias)) if with_gradient else None
         )
-        for start in range(0, len(hidden), rows):
+        mean_word = weight.mean(0)
+        mean_logits = torch.mv(hidden, mean_word) + bias.mean()  # a mean of products is a product with the mean
+        held = hidden.new_empty(rows, words)
+        for start in range(0, len(hidden), max(rows, 1)):
             chunk = slice(start, start + rows)
             h, target = hidden[chunk], targets[chunk, None]
-            logits = torch.addmm(bias, h, weight.t())  # (rows, V)
-            logits -= logits.amax(1, keepdim=True)
-            target_logit, mean_logit = logits.gather(1, target), logits.mean(1, keepdim=True)
-            sums = logits.exp_().sum(1, keepdim=True)
-            log_sums = sums.log()
-            nll[chunk] = (log_sums - target_logit).squeeze(1)
-            total += (log_sums - (1 - smoothing) * target_logit - smoothing * mean_logit).sum()
+            logits = torch.addmm(bias, h, weight.t(), out=held[: len(h)])  # (rows, V)
+            target_logit = logits.gather(1, target)
+            log_probs = torch.log_softmax(logits, 1, out=logits)
+            target_log_prob = log_probs.gather(1, target)
+            log_sums = target_logit - target_log_prob
+            nll[chunk] = -target_log_prob.squeeze(1)
+            total += (smoothing * (log_sums.squeeze(1) - mean_logits[chunk]) + (1 - smoothing) * nll[chunk]).sum()
             if gradients is not None:
-                gradient = logits.div_(sums).sub_(smoothing / words)
+                gradient = log_probs.exp_()
                 gradient.scatter_add_(1, target, gradient.new_full((1, 1), smoothing - 1).expand_as(target))
                 torch.mm(gradient, weight, out=gradients[0][chunk])
                 gradients[1].addmm_(gradient.t(), h)
                 gradients[2].add_(gradient.sum(0))
+        if gradients is not None and smoothing:  # - ε/V, the same for every word
+            gradients[0].sub_(mean_word, alpha=smoothing)
+            gradients[1].sub_(hidden.sum(0), alpha=smoothing / words)
+            gradients[2].sub_(len(hidden) * smoothing / words)
         if gradients is not None:
             ctx.save_for_backward(*gradients)
         ctx.mark_non_differentiable(nll)

@@ -32,6 +32,14 @@ def test_equals_torchs_loss_and_gradients(smoothing, chunk, monkeypatch):
     assert not nll.requires_grad
 
 
+@pytest.mark.parametrize("words", [2, 15, 17, 1023, 8001, 70_000])
+def test_every_size_of_vocabulary_is_normalised_in_its_own_memory(words):
+    torch.manual_seed(0)
+    layer, hidden, targets = nn.Linear(4, words), 10 * torch.randn(40, 4), torch.randint(0, words, (40,))
+    _, nll = linear_cross_entropy(hidden, layer, targets)
+    torch.testing.assert_close(nll, F.cross_entropy(layer(hidden), targets, reduction="none").detach())
+
+
 def test_large_logits_do_not_overflow():
     layer = nn.Linear(2, 3)
     total, _ = linear_cross_entropy(torch.full((4, 2), 1e4), layer, torch.tensor([0, 1, 2, 0]))
