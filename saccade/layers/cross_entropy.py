@@ -39,9 +39,8 @@ class _LinearCrossEntropy(Function):
         words = len(weight)
         rows = min(max(1, CHUNK_ELEMENTS // words), len(hidden))
         nll, total = hidden.new_empty(len(hidden)), hidden.new_zeros(())
-        gradients = (
-            (torch.empty_like(hidden), torch.zeros_like(weight), torch.zeros_like(bias)) if with_gradient else None
-        )
+        new = torch.empty_like if len(hidden) else torch.zeros_like
+        gradients = (new(hidden), new(weight), torch.zeros_like(bias)) if with_gradient else None
         mean_word = weight.mean(0)
         mean_logits = torch.mv(hidden, mean_word) + bias.mean()  # a mean of products is a product with the mean
         held = hidden.new_empty(rows, words)
@@ -59,7 +58,7 @@ class _LinearCrossEntropy(Function):
                 gradient = log_probs.exp_()
                 gradient.scatter_add_(1, target, gradient.new_full((1, 1), smoothing - 1).expand_as(target))
                 torch.mm(gradient, weight, out=gradients[0][chunk])
-                gradients[1].addmm_(gradient.t(), h)
+                gradients[1].addmm_(gradient.t(), h, beta=float(start > 0))  # with 0 what was there is not even read
                 gradients[2].add_(gradient.sum(0))
         if gradients is not None and smoothing:  # - ε/V, the same for every word
             gradients[0].sub_(mean_word, alpha=smoothing)

@@ -3,8 +3,12 @@
 The rate is rounded to the nearest 1/256 and the kept values are scaled by the rounded rate, so the expectation is exact.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 
@@ -32,10 +36,25 @@ class Dropout(nn.Module):
         if not self.drops or x.device.type != "cpu" or x.dtype != to.dtype:
             return to + self(x)
         kept, scale = draw_kept(x, self.rate)
-        return torch.addcmul(to, x, kept, value=scale)
+        return _AddProduct.apply(to, x, kept.mul_(scale))
 
     def extra_repr(self) -> str:
         return f"rate={self.rate}"
+
+
+class _AddProduct(Function):
+    """to + x ∘ factors. Torch's own addcmul multiplies the factors by its `value` once more on the way back, even where that is 1."""
+
+    @staticmethod
+    def forward(ctx: Any, to: Tensor, x: Tensor, factors: Tensor) -> Tensor:
+        ctx.save_for_backward(factors)
+        return torch.addcmul(to, x, factors)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
+        (factors,) = ctx.saved_tensors
+        return gradient, gradient * factors, None
 
 
 def draw_kept(like: Tensor, rate: float) -> tuple[Tensor, float]:

@@ -67,3 +67,12 @@ def test_under_autocast_the_loss_is_that_of_full_precision(dtype):
     assert total.dtype == torch.float32
     assert hidden.grad.dtype == dtype
     torch.testing.assert_close(total, linear_cross_entropy(hidden.float(), layer, targets, 0.1)[0])
+
+
+def test_no_tokens_have_no_loss_and_no_gradient():
+    layer, hidden = nn.Linear(3, 7), torch.randn(0, 3, requires_grad=True)
+    total, nll = linear_cross_entropy(hidden, layer, torch.empty(0, dtype=torch.long), 0.1)
+    total.backward()
+    assert total.item() == 0
+    assert nll.shape == (0,)
+    assert layer.weight.grad.abs().sum() == 0

@@ -66,11 +66,15 @@ def test_dropout_keeps_its_share_and_the_mean(rate: float) -> None:
 
 
 def test_added_is_a_sum_with_what_dropout_gives() -> None:
-    dropout, x, to = Dropout(0.3), torch.randn(7, 9, requires_grad=True), torch.randn(7, 9)
+    dropout, x, to = Dropout(0.3), torch.randn(7, 9, requires_grad=True), torch.randn(7, 9, requires_grad=True)
+    answer = torch.randn(7, 9)
     torch.manual_seed(2)
     expected = to + dropout(x)
     torch.manual_seed(2)
-    torch.testing.assert_close(dropout.added(x, to=to), expected)
+    got = dropout.added(x, to=to)
+    torch.testing.assert_close(got, expected)
+    theirs = torch.autograd.grad(expected, (x, to), answer)
+    torch.testing.assert_close(torch.autograd.grad(got, (x, to), answer), theirs)
     assert torch.equal(dropout.eval().added(x, to=to), to + x)
 
 
