@@ -13,6 +13,7 @@ import pytest
 
 import saccade
 from saccade import cli, config, recipe_files
+from saccade.cli import options
 from saccade.errors import ConfigError, UserError
 
 HEAVY = {"torch", "numpy", "matplotlib", "sklearn", "tokenizers", "transformers"}
@@ -92,8 +93,8 @@ def test_recipes_are_a_table_on_a_terminal(
 
 
 def test_recipe_names_are_completed(shipped: Path) -> None:
-    assert cli.recipe_names("tr") == [("translation", "A sentence in, a sentence out.")]
-    assert [name for name, _ in cli.recipe_names("")] == ["captioning", "translation"]
+    assert options.recipe_names("tr") == [("translation", "A sentence in, a sentence out.")]
+    assert [name for name, _ in options.recipe_names("")] == ["captioning", "translation"]
 
 
 @pytest.mark.parametrize(("words", "offered"), [("saccade recip", ["recipes"]), ("saccade check tr", ["translation"])])

@@ -1,213 +1,15 @@
-"""The command line: each command parses its arguments, calls one function and prints what comes back.
+"""Commands that take a trained run: predict, score, evaluate, look, export, serve."""
 
-Results go to stdout, everything else to stderr. What a command needs is imported inside it, so that `--help` and shell
-completion stay quick.
-"""
-
-import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
-from saccade import __version__
+from saccade.cli.app import RUNS, app
+from saccade.cli.options import BeamOption, CoverageOption, JsonOption, LengthOption, RunArgument, SearchOption
+from saccade.cli.printing import print_columns, print_json
 from saccade.errors import ConfigError, UserError
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-START, RECIPES, RUNS = "Start here", "Recipes", "Trained runs"
-
-app = typer.Typer(
-    name="saccade",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Example: [bold]saccade train phrasebook-rnn --set train.minutes=3[/bold]",
-)
-
-
-def main() -> None:
-    """Run a command; a person's mistake ends in one sentence and an exit code, never in a traceback."""
-    try:
-        try:
-            app()
-        finally:
-            sys.stdout.flush()
-    except UserError as error:
-        if os.environ.get("RANK", "0") == "0":  # of several processes under torchrun, one speaks
-            print(f"error: {error}", file=sys.stderr)
-        sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        sys.exit(130)
-    except BrokenPipeError:
-        # The reader has gone (`| head`); without this, Python would complain when it flushes stdout at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
-
-
-def recipe_names(incomplete: str) -> list[tuple[str, str]]:
-    """What the shell offers after TAB."""
-    from saccade.recipe_files import recipes
-
-    return [(name, description) for name, description in recipes() if name.startswith(incomplete)]
-
-
-RecipeArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="RECIPE",
-        help="A name that `saccade recipes` lists, or the path of a YAML file.",
-        show_default=False,
-        autocompletion=recipe_names,
-    ),
-]
-SetOption = Annotated[
-    list[str],
-    typer.Option(
-        "--set",
-        metavar="PLACE=VALUE",
-        help="Change one setting, for example model.layers=4; may be repeated.",
-        default_factory=list,
-        show_default=False,
-    ),
-]
-RunArgument = Annotated[
-    Path, typer.Argument(metavar="RUN", help="The directory that `saccade train` wrote.", show_default=False)
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-SearchOption = Annotated[
-    Literal["greedy", "beam", "sample"] | None,
-    typer.Option(help="How to search; the recipe's way unless given.", show_default=False),
-]
-BeamOption = Annotated[int | None, typer.Option(min=1, help="Width of the beam.", show_default=False)]
-LengthOption = Annotated[
-    float | None, typer.Option(help="Beam: above 0 favours longer translations.", show_default=False)
-]
-CoverageOption = Annotated[
-    float | None,
-    typer.Option(help="Beam: above 0 favours translations that looked at every source word.", show_default=False),
-]
-
-
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        print(f"saccade {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def saccade(
-    version: Annotated[
-        bool, typer.Option("--version", help="Print the version and stop.", callback=_print_version, is_eager=True)
-    ] = False,
-) -> None:
-    """Train attention models on your own data, run them on your own machine, and look inside."""
-
-
-@app.command(rich_help_panel=START)
-def demo(
-    out: Annotated[Path, typer.Option(help="Where the two runs and the pictures go.")] = Path("runs/demo"),
-    minutes: Annotated[float, typer.Option(min=0.05, help="Minutes of training, at most.")] = 3.0,
-) -> None:
-    """Train on the built-in corpus with and without attention, translate, draw the alignment."""
-    from saccade.demo import demo as show
-
-    show(out, minutes)
-
-
-@app.command("recipes", rich_help_panel=RECIPES)
-def list_recipes() -> None:
-    """List what can be trained, a line each."""
-    from saccade.recipe_files import recipes
-
-    if not sys.stdout.isatty():
-        for name, description in recipes():
-            print(f"{name}\t{description}")
-        return
-
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table.grid("name", "description", padding=(0, 3))
-    for name, description in recipes():
-        table.add_row(Text(name, style="bold"), Text(description))
-    Console().print(table)
-
-
-@app.command(rich_help_panel=RECIPES)
-def check(recipe: RecipeArgument, changes: SetOption) -> None:
-    """Check a recipe and print all of its settings, defaults too, with what each may be and what it is for."""
-    from saccade import config
-
-    print(config.explained(config.load(recipe, changes)), end="")
-
-
-@app.command(rich_help_panel=RECIPES)
-def train(
-    recipe: RecipeArgument,
-    changes: SetOption,
-    out: Annotated[
-        Path | None, typer.Option(help="Directory of the run; runs/RECIPE unless given.", show_default=False)
-    ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
-    skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Images: leave out those that cannot be read, and count them.")
-    ] = False,
-) -> None:
-    """Train a recipe. With several processes: torchrun -m saccade train ..."""
-    from saccade.training.allocator import keep_freed_memory
-    from saccade.training.start import train as start
-
-    keep_freed_memory()
-    print(start(recipe, [*changes, *(["data.skip_bad=true"] if skip_bad else [])], out, resume))
-
-
-@app.command(rich_help_panel=RECIPES)
-def compare(
-    recipes: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="RECIPE...",
-            help="Names that `saccade recipes` lists, or paths of YAML files.",
-            show_default=False,
-            autocompletion=recipe_names,
-        ),
-    ],
-    vary: Annotated[
-        list[str],
-        typer.Option(
-            metavar="PLACE=VALUE,...",
-            help="Settings to compare, e.g. model.attention=none,dot; may be repeated.",
-            default_factory=list,
-            show_default=False,
-        ),
-    ],
-    changes: SetOption,
-    out: Annotated[Path, typer.Option(help="Where the runs, the table and the plot go.")] = Path("runs/compare"),
-    against: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COST",
-            help="Plot the score against a cost: parameters, minutes, MFLOP (images).",
-            show_default=False,
-        ),
-    ] = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Train recipes, or one with settings varied, every combination alike: a table and a plot."""
-    from saccade import compare as comparing
-
-    rows = comparing.compare(recipes, vary, changes, out)
-    comparing.save_table(rows, out / "compare.tsv")
-    comparing.plot(rows, out / "compare.png", against)
-    if as_json:
-        _print_json([vars(row) for row in rows])
-    else:
-        _print_columns(comparing.columns(rows))
-    typer.echo(f"plot: {out / 'compare.png'}, table: {out / 'compare.tsv'}", err=True)
 
 
 @app.command(rich_help_panel=RUNS)
@@ -271,7 +73,7 @@ def predict(
         loaded = CTranslate2Engine(loaded)
     answers = loaded.predict([example_or_itself(task, line) for line in lines], best=best, **settings)
     if as_json:
-        _print_json([answer.to_dict() for answer in answers])
+        print_json([answer.to_dict() for answer in answers])
         return
     for answer in answers:
         given = answer.lines()
@@ -303,7 +105,7 @@ def score(
     scored = loaded.score(pairs)
     if as_json:
         rows = zip(pairs, scored, strict=True)
-        _print_json(
+        print_json(
             [{"source": s, "target": t, "log_prob": h.log_prob, "tokens": len(h.tokens) + 1} for (s, t), h in rows]
         )
         return
@@ -343,10 +145,10 @@ def evaluate(
     if confusion is not None:
         _draw_confusion(scores, confusion)
     if as_json:
-        _print_json(scores.to_dict())
+        print_json(scores.to_dict())
         return
-    _print_columns([("measure", [name for name, _ in scores.rows()]), ("value", [value for _, value in scores.rows()])])
-    _print_columns(scores.columns())
+    print_columns([("measure", [name for name, _ in scores.rows()]), ("value", [value for _, value in scores.rows()])])
+    print_columns(scores.columns())
 
 
 @app.command(rich_help_panel=RUNS)
@@ -455,32 +257,3 @@ def _search(given: str | None, **sampling: float | None) -> str | None:
 def _given(**settings: Any) -> dict[str, Any]:
     """The settings that somebody gave."""
     return {name: value for name, value in settings.items() if value is not None}
-
-
-def _print_json(values: object) -> None:
-    import json
-
-    print(json.dumps(values, ensure_ascii=False, indent=1))
-
-
-def _print_columns(columns: list[tuple[str, list[str]]]) -> None:
-    """A table on a terminal, tab-separated lines elsewhere."""
-    if not sys.stdout.isatty():
-        print("\t".join(heading for heading, _ in columns))
-        for row in zip(*(cells for _, cells in columns), strict=True):
-            print("\t".join(row))
-        return
-    from rich.console import Console
-
-    Console().print(_table(columns))
-
-
-def _table(columns: list[tuple[str, list[str]]]) -> "Table":
-    from rich.table import Table
-
-    table = Table()
-    for index, (heading, _) in enumerate(columns):
-        table.add_column(heading, justify="left" if index == 0 else "right")
-    for row in zip(*(cells for _, cells in columns), strict=True):
-        table.add_row(*row)
-    return table

@@ -1,0 +1,33 @@
+"""The command line: each command parses its arguments, calls one function and prints what comes back.
+
+Results go to stdout, everything else to stderr. What a command needs is imported inside it, so that `--help` and shell
+completion stay quick.
+"""
+
+import os
+import sys
+
+from saccade.cli import recipes, runs  # in this order the commands are listed
+from saccade.cli.app import app
+from saccade.errors import UserError
+
+__all__ = ["app", "main", "recipes", "runs"]
+
+
+def main() -> None:
+    """Run a command; a person's mistake ends in one sentence and an exit code, never in a traceback."""
+    try:
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
+    except UserError as error:
+        if os.environ.get("RANK", "0") == "0":  # of several processes under torchrun, one speaks
+            print(f"error: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:
+        # The reader has gone (`| head`); without this, Python would complain when it flushes stdout at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)

@@ -1,0 +1,50 @@
+"""Arguments and options that several commands share."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+
+def recipe_names(incomplete: str) -> list[tuple[str, str]]:
+    """What the shell offers after TAB."""
+    from saccade.recipe_files import recipes
+
+    return [(name, description) for name, description in recipes() if name.startswith(incomplete)]
+
+
+RecipeArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="RECIPE",
+        help="A name that `saccade recipes` lists, or the path of a YAML file.",
+        show_default=False,
+        autocompletion=recipe_names,
+    ),
+]
+SetOption = Annotated[
+    list[str],
+    typer.Option(
+        "--set",
+        metavar="PLACE=VALUE",
+        help="Change one setting, for example model.layers=4; may be repeated.",
+        default_factory=list,
+        show_default=False,
+    ),
+]
+RunArgument = Annotated[
+    Path, typer.Argument(metavar="RUN", help="The directory that `saccade train` wrote.", show_default=False)
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+SearchOption = Annotated[
+    Literal["greedy", "beam", "sample"] | None,
+    typer.Option(help="How to search; the recipe's way unless given.", show_default=False),
+]
+BeamOption = Annotated[int | None, typer.Option(min=1, help="Width of the beam.", show_default=False)]
+LengthOption = Annotated[
+    float | None, typer.Option(help="Beam: above 0 favours longer translations.", show_default=False)
+]
+CoverageOption = Annotated[
+    float | None,
+    typer.Option(help="Beam: above 0 favours translations that looked at every source word.", show_default=False),
+]
