@@ -37,34 +37,36 @@ class _LinearCrossEntropy(Function):
         ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, smoothing: float, with_gradient: bool
     ) -> tuple[Tensor, Tensor]:
         words = len(weight)
-        rows = min(max(1, CHUNK_ELEMENTS // words), len(hidden))
+        rows = max(1, CHUNK_ELEMENTS // words)
         nll, total = hidden.new_empty(len(hidden)), hidden.new_zeros(())
         new = torch.empty_like if len(hidden) else torch.zeros_like
         gradients = (new(hidden), new(weight), torch.zeros_like(bias)) if with_gradient else None
-        mean_word = weight.mean(0)
-        mean_logits = torch.mv(hidden, mean_word) + bias.mean()  # a mean of products is a product with the mean
-        held = hidden.new_empty(rows, words)
-        for start in range(0, len(hidden), max(rows, 1)):
+        held = hidden.new_empty(min(rows, len(hidden)), words)
+        mean_word, mean_bias = weight.mean(0), bias.mean()
+        for start in range(0, len(hidden), rows):
             chunk = slice(start, start + rows)
             h, target = hidden[chunk], targets[chunk, None]
             logits = torch.addmm(bias, h, weight.t(), out=held[: len(h)])  # (rows, V)
-            target_logit = logits.gather(1, target)
+            target_logit = logits.gather(1, target).squeeze(1)
             log_probs = torch.log_softmax(logits, 1, out=logits)
-            target_log_prob = log_probs.gather(1, target)
-            log_sums = target_logit - target_log_prob
-            nll[chunk] = -target_log_prob.squeeze(1)
-            total += (smoothing * (log_sums.squeeze(1) - mean_logits[chunk]) + (1 - smoothing) * nll[chunk]).sum()
+            target_log_prob = log_probs.gather(1, target).squeeze(1)
+            nll[chunk] = -target_log_prob
+            total -= (1 - smoothing) * target_log_prob.sum()
+            if smoothing:
+                log_sums = target_logit - target_log_prob
+                mean_logits = torch.mv(h, mean_word) + mean_bias  # a mean of products is a product with the mean
+                total += smoothing * (log_sums - mean_logits).sum()
             if gradients is not None:
                 gradient = log_probs.exp_()
                 gradient.scatter_add_(1, target, gradient.new_full((1, 1), smoothing - 1).expand_as(target))
                 torch.mm(gradient, weight, out=gradients[0][chunk])
                 gradients[1].addmm_(gradient.t(), h, beta=float(start > 0))  # with 0 what was there is not even read
                 gradients[2].add_(gradient.sum(0))
-        if gradients is not None and smoothing:  # - ε/V, the same for every word
-            gradients[0].sub_(mean_word, alpha=smoothing)
-            gradients[1].sub_(hidden.sum(0), alpha=smoothing / words)
-            gradients[2].sub_(len(hidden) * smoothing / words)
         if gradients is not None:
+            if smoothing:  # - ε/V, the same for every word
+                gradients[0].sub_(mean_word, alpha=smoothing)
+                gradients[1].sub_(hidden.sum(0), alpha=smoothing / words)
+                gradients[2].sub_(len(hidden) * smoothing / words)
             ctx.save_for_backward(*gradients)
         ctx.mark_non_differentiable(nll)
         return total, nll

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.autograd import Function
-from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 
@@ -31,15 +30,34 @@ class Dropout(nn.Module):
         kept, scale = draw_kept(x, self.rate)
         return x * kept.mul_(scale)
 
-    def added(self, x: Tensor, to: Tensor) -> Tensor:
-        """to + dropout(x), in one pass over both."""
-        if not self.drops or x.device.type != "cpu" or x.dtype != to.dtype:
-            return to + self(x)
-        kept, scale = draw_kept(x, self.rate)
-        return _AddProduct.apply(to, x, kept.mul_(scale))
-
     def extra_repr(self) -> str:
         return f"rate={self.rate}"
+
+
+def add_dropped(to: Tensor, x: Tensor, dropout: nn.Module) -> Tensor:
+    """to + dropout(x), in one pass over both where that is all there is to it."""
+    if type(dropout) is not Dropout or not dropout.drops or is_hooked(dropout):
+        return to + dropout(x)
+    if x.device.type != "cpu" or x.dtype != to.dtype:
+        return to + dropout(x)
+    kept, scale = draw_kept(x, dropout.rate)
+    return _AddProduct.apply(to, x, kept.mul_(scale))
+
+
+def is_hooked(part: nn.Module) -> bool:
+    """Whether somebody would miss that this part is not called."""
+    everywhere = nn.modules.module
+    hooks = (
+        part._forward_hooks,
+        part._forward_pre_hooks,
+        part._backward_hooks,
+        part._backward_pre_hooks,
+        everywhere._global_forward_hooks,
+        everywhere._global_forward_pre_hooks,
+        everywhere._global_backward_hooks,
+        everywhere._global_backward_pre_hooks,
+    )
+    return any(hooks)
 
 
 class _AddProduct(Function):
@@ -51,7 +69,6 @@ class _AddProduct(Function):
         return torch.addcmul(to, x, factors)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
         (factors,) = ctx.saved_tensors
         return gradient, gradient * factors, None

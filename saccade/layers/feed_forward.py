@@ -3,8 +3,8 @@
     plain    W₂ dropout(activation(W₁ x + b₁)) + b₂
     gated    W₂ dropout(silu(V x) ∘ (W₁ x + b₁)) + b₂
 
-The hidden layer is the widest in the model, so passes over it are what training can save. With ReLU, a kept unit is positive and a
-dropped one is 0, like one that was negative: the hidden layer, rectified and dropped in place, is all that its gradient needs.
+The hidden layer is the widest in the model, so passes over it are what training can save. With ReLU, a dropped unit is 0 like one that was
+negative: the hidden layer, rectified and dropped in place, is all that its gradient needs.
 
     h = kept ∘ relu(W₁ x + b₁)          y = s W₂ h + b₂                  s = 1 / (1 - rate)
     g_h = (s g_y W₂) ∘ [h > 0]          W₂: s g_yᵀ h     W₁: g_hᵀ x      x: g_h W₁
@@ -21,7 +21,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from saccade.layers.dropout import Dropout, draw_kept
+from saccade.layers.dropout import Dropout, draw_kept, is_hooked
 
 Activation = Literal["relu", "gelu", "gated"]
 
@@ -37,7 +37,7 @@ class FeedForward(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.activation is F.relu and _learns_on_a_cpu(x) and not any(map(_is_hooked, self.children())):
+        if self.training and self.activation is F.relu and _learns_on_a_cpu(x) and _is_as_published(self):
             rate = self.dropout.rate if self.dropout.drops else 0.0
             weights = (self.expand.weight, self.expand.bias, self.contract.weight, self.contract.bias)
             return _RectifiedFeedForward.apply(x.flatten(0, -2), *weights, rate).unflatten(0, x.shape[:-1])
@@ -78,11 +78,17 @@ class _RectifiedFeedForward(Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         x, hidden, expand, contract = ctx.saved_tensors
+        wanted = ctx.needs_input_grad  # frozen weights need no product
         scaled = gradient * ctx.scale
-        of_contract = scaled.t() @ hidden
+        of_contract = scaled.t() @ hidden if wanted[3] else None
+        of_contract_bias = gradient.sum(0) if wanted[4] else None
+        if not any(wanted[:3]):
+            return None, None, None, of_contract, of_contract_bias, None
         of_hidden = scaled @ contract
         torch.ops.aten.threshold_backward(of_hidden, hidden, 0.0, grad_input=of_hidden)
-        return of_hidden @ expand, of_hidden.t() @ x, of_hidden.sum(0), of_contract, gradient.sum(0), None
+        of_x = of_hidden @ expand if wanted[0] else None
+        of_expand = of_hidden.t() @ x if wanted[1] else None
+        return of_x, of_expand, of_hidden.sum(0) if wanted[2] else None, of_contract, of_contract_bias, None
 
 
 def _learns_on_a_cpu(x: Tensor) -> bool:
@@ -90,6 +96,13 @@ def _learns_on_a_cpu(x: Tensor) -> bool:
     return on_cpu and x.dim() > 1 and torch.is_grad_enabled() and not torch.compiler.is_compiling()
 
 
-def _is_hooked(part: nn.Module) -> bool:
-    """Whether somebody would miss that this part is not called."""
-    return bool(part._forward_hooks or part._forward_pre_hooks or part._backward_hooks or part._backward_pre_hooks)
+def _is_as_published(layer: FeedForward) -> bool:
+    """Whether its parts are what they were made as: nobody put others (adapters, quantised ones) in their place or hooks on them."""
+    expand, contract, dropout = layer.expand, layer.contract, layer.dropout
+    plain = type(expand) is type(contract) is nn.Linear and type(dropout) is Dropout
+    return (
+        plain
+        and expand.bias is not None
+        and contract.bias is not None
+        and not any(is_hooked(part) for part in (expand, contract, dropout))
+    )

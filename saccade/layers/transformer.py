@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from saccade.attention import CAUSAL, Memory, MultiHead
 from saccade.layers.decoder_cache import Past
-from saccade.layers.dropout import Dropout
+from saccade.layers.dropout import Dropout, add_dropped
 from saccade.layers.feed_forward import FeedForward
 
 Norm = Literal["pre", "post"]
@@ -28,14 +28,14 @@ class PostNorm(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, layer: Callable[[Tensor], Tensor]) -> Tensor:
-        return self.norm(self.dropout.added(layer(x), to=x))
+        return self.norm(add_dropped(x, layer(x), self.dropout))
 
 
 class PreNorm(PostNorm):
     """x + dropout(f(norm(x)))"""
 
     def forward(self, x: Tensor, layer: Callable[[Tensor], Tensor]) -> Tensor:
-        return self.dropout.added(layer(self.norm(x)), to=x)
+        return add_dropped(x, layer(self.norm(x)), self.dropout)
 
 
 RESIDUALS: dict[Norm, type[PostNorm]] = {"pre": PreNorm, "post": PostNorm}

@@ -5,8 +5,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from saccade.layers.dropout import Dropout, draw_kept
-from saccade.layers.feed_forward import FeedForward, _RectifiedFeedForward, feed_forward
+from saccade.layers.dropout import Dropout, add_dropped, draw_kept
+from saccade.layers.feed_forward import FeedForward, _learns_on_a_cpu, _RectifiedFeedForward, feed_forward
 
 
 def gradients(layer: FeedForward, x: Tensor, answer: Tensor) -> list[Tensor]:
@@ -71,17 +71,93 @@ def test_added_is_a_sum_with_what_dropout_gives() -> None:
     torch.manual_seed(2)
     expected = to + dropout(x)
     torch.manual_seed(2)
-    got = dropout.added(x, to=to)
+    got = add_dropped(to, x, dropout)
     torch.testing.assert_close(got, expected)
     theirs = torch.autograd.grad(expected, (x, to), answer)
     torch.testing.assert_close(torch.autograd.grad(got, (x, to), answer), theirs)
-    assert torch.equal(dropout.eval().added(x, to=to), to + x)
+    assert torch.equal(add_dropped(to, x, dropout.eval()), to + x)
+    assert torch.equal(add_dropped(to, x, nn.Identity()), to + x)
+    assert add_dropped(to.double(), x, dropout.train()).dtype == torch.float64
+
+
+def test_a_hook_on_dropout_is_called() -> None:
+    dropout, calls = Dropout(0.3), []
+    dropout.register_forward_hook(lambda *_: calls.append(1))
+    add_dropped(torch.ones(2, 2), torch.ones(2, 2), dropout)
+    assert calls == [1]
+
+
+class Adapted(nn.Linear):
+    """A linear layer with something learned beside it, as fine-tuning libraries put in place of a plain one."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__(inputs, outputs)
+        self.beside = nn.Parameter(torch.ones(outputs))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) + self.beside
+
+
+@pytest.mark.parametrize("part", [Adapted(8, 24), nn.Linear(8, 24, bias=False), nn.Sequential(nn.Linear(8, 24))])
+def test_parts_put_in_place_of_its_own_are_used(part: nn.Module) -> None:
+    layer, x = feed_forward(8, 24, "relu", 0.0), torch.randn(3, 8)
+    layer.expand = part  # type: ignore[assignment]
+    answer = layer(x)
+    torch.testing.assert_close(answer, layer.contract(F.relu(part(x))))
+    answer.sum().backward()
+    assert all(parameter.grad is not None for parameter in part.parameters())
+
+
+def test_another_dropout_is_used() -> None:
+    layer = feed_forward(8, 24, "relu", 0.5)
+    layer.dropout = nn.Dropout(1.0)  # type: ignore[assignment]
+    assert torch.equal(layer(torch.randn(3, 8)), layer.contract.bias.expand(3, 8))
+
+
+def test_what_is_frozen_gets_no_gradient_and_the_rest_the_same() -> None:
+    torch.manual_seed(1)
+    layer, x, answer = feed_forward(8, 24, "relu", 0.0), torch.randn(5, 8), torch.randn(5, 8)
+    whole = gradients(layer, x, answer)[1:]
+    for frozen, parameter in enumerate(layer.parameters()):
+        layer.zero_grad()
+        parameter.requires_grad_(False)
+        layer(x).backward(answer)
+        for number, (other, expected) in enumerate(zip(layer.parameters(), whole, strict=True)):
+            assert (other.grad is None) == (number == frozen)
+            if other.grad is not None:
+                torch.testing.assert_close(other.grad, expected)
+        parameter.requires_grad_(True)
+
+
+def test_in_evaluation_it_can_be_differentiated_twice_and_over_examples() -> None:
+    layer = feed_forward(4, 8, "relu", 0.5).eval()
+    x = torch.randn(3, 4, requires_grad=True)
+    (first,) = torch.autograd.grad(layer(x).square().sum(), x, create_graph=True)
+    assert torch.autograd.grad(first.sum(), x)[0].isfinite().all()
+    assert torch.func.vmap(torch.func.grad(lambda row: layer(row).sum()))(x.detach()).shape == (3, 4)
+
+
+def test_under_autocast_the_modules_decide() -> None:
+    layer, calls = feed_forward(4, 8, "relu", 0.0), []
+    applied = _RectifiedFeedForward.apply
+    try:
+        _RectifiedFeedForward.apply = lambda *inputs: calls.append(1) or applied(*inputs)  # type: ignore[method-assign]
+        layer(torch.randn(2, 4))
+        with torch.autocast("cpu", torch.bfloat16, enabled=True), torch.no_grad():
+            assert not _learns_on_a_cpu(torch.randn(2, 4))
+        with torch.autocast("cpu", torch.bfloat16, enabled=True):
+            assert not _learns_on_a_cpu(torch.randn(2, 4))
+    finally:
+        _RectifiedFeedForward.apply = applied  # type: ignore[method-assign]
+    assert calls == [1]
 
 
 def test_a_dropped_unit_tells_its_weights_nothing() -> None:
-    layer = FeedForward(4, 6, F.relu, 0.5)
+    layer = feed_forward(4, 2000, "relu", 0.5)
+    with torch.no_grad():
+        layer.expand.weight.fill_(1.0)  # every unit is positive: only dropout silences one
     torch.manual_seed(4)
     layer(torch.ones(1, 4)).sum().backward()
-    assert isinstance(layer.expand, nn.Linear)
     assert layer.expand.weight.grad is not None
-    assert (layer.expand.weight.grad.abs().sum(1) == 0).any()
+    silent = (layer.expand.weight.grad.abs().sum(1) == 0).float().mean().item()
+    assert silent == pytest.approx(0.5, abs=0.05)
