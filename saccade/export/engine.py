@@ -14,8 +14,14 @@ from typing import Any
 import torch
 
 from saccade.errors import UserError
-from saccade.export.ctranslate2_search import HASTE, PATIENCE, CTranslate2Search
-from saccade.export.to_ctranslate2 import Exported, Quantization, export_ctranslate2, require_exportable
+from saccade.export.ctranslate2_search import CTranslate2Search
+from saccade.export.to_ctranslate2 import (
+    Exported,
+    Quantization,
+    export_ctranslate2,
+    is_quantised,
+    require_exportable,
+)
 from saccade.run import Run
 from saccade.tasks.translation import Translation
 from saccade.training.checkpoint import own_tensors
@@ -30,8 +36,8 @@ class CTranslate2Engine:
         require_exportable(run)
         self.run = run
         self.path, self.exported = _ready(run, quantization)
-        patience = PATIENCE if quantization is None else HASTE
-        self._search = CTranslate2Search(self.path, run.task.vocabularies, threads, patience=patience)
+        hasty = is_quantised(quantization)
+        self._search = CTranslate2Search(self.path, run.task.vocabularies, threads, hasty=hasty)
 
     def predict(
         self, sources: Sequence[str], prefixes: Sequence[str] | None = None, **decode: Any

@@ -61,11 +61,15 @@ def export_ctranslate2(run: Run, directory: str | Path, quantization: str | None
         difference = _checked_difference(run, aside / "float32")
         shutil.rmtree(aside / "float32")
         _write_model(run, aside, quantization)
-        same, sentences = _agreement(run, aside)
+        same, sentences = _agreement(run, aside, is_quantised(quantization))
         exported = Exported(Path(directory), quantization or "float32", difference, sentences, same)
         facts = {name: value for name, value in asdict(exported).items() if name != "path"}
         write_guide(run, aside, _README, {"format": "ctranslate2", **facts})
     return exported
+
+
+def is_quantised(quantization: str | None) -> bool:
+    return quantization not in (None, "float32")
 
 
 def require_exportable(run: Run) -> None:
@@ -142,12 +146,13 @@ def _log_probs(model: Any, pair: tuple[list[int], list[int]]) -> list[float]:
     return chosen
 
 
-def _agreement(run: Run, directory: Path) -> tuple[int, int]:
+def _agreement(run: Run, directory: Path, quantised: bool) -> tuple[int, int]:
     """Of how many held-out sentences both give the same translation, with the recipe's beam."""
     config = run.recipe.decode.with_changes({"search": "beam", "best": 1, "coverage_penalty": 0.0})
     sources = [phrase.source for phrase in run.task.corpus.valid[:COMPARED]]
     ours = run.predict(sources, **config.model_dump())
-    theirs = CTranslate2Search(directory, run.task.vocabularies).translate(run.task, sources, config)
+    engine = CTranslate2Search(directory, run.task.vocabularies, hasty=quantised)
+    theirs = engine.translate(run.task, sources, config)
     same = sum(one.hypotheses[0].tokens == other.hypotheses[0].tokens for one, other in zip(ours, theirs, strict=True))
     return same, len(sources)
 

@@ -54,6 +54,27 @@ def test_in_single_precision_it_gives_what_torch_gives(run, engine, decode):
     check_equal(run.predict(sources_of(run), **decode), engine.predict(sources_of(run), **decode))
 
 
+def test_only_a_quantised_model_asked_for_one_output_stops_early(run, monkeypatch):
+    asked = []
+
+    class Watching:
+        def __init__(self, translator):
+            self.translator = translator
+
+        def translate_batch(self, sources, **how):
+            asked.append((how["patience"], how["num_hypotheses"]))
+            return self.translator.translate_batch(sources, **how)
+
+    for quantization in (None, "float32", "int8"):
+        engine = CTranslate2Engine(run, quantization, threads=1)
+        monkeypatch.setattr(engine._search, "_translator", Watching(engine._search._translator))
+        for best in (1, 3):
+            engine.predict(["1 2 3"], beam=4, best=best)
+    patient, hasty = (1.5, 6), (1.0, 4)
+    assert list(dict.fromkeys(asked)) == [patient, hasty]
+    assert [each for each in asked if each == hasty] == [hasty]
+
+
 @pytest.mark.slow
 def test_a_trained_model_translates_as_by_torch_and_in_int8_nearly_so(trained):
     sources = [phrase.source for phrase in trained.task.corpus.test[:200]]

@@ -77,7 +77,12 @@ def test_two_vocabularies_stay_two(random_run, tmp_path):
     lines = {"my.en": "the dog sees a cat", "my.de": "der hund sieht hier eine kleine katze"}
     for name, line in lines.items():
         (tmp_path / name).write_text("".join(f"{line}{' !' * number}\n" for number in range(30)), encoding="utf-8")
-    files = [f"data.source={tmp_path / 'my.en'}", f"data.target={tmp_path / 'my.de'}", "data.corpus=files"]
+    files = [
+        f"data.source={tmp_path / 'my.en'}",
+        f"data.target={tmp_path / 'my.de'}",
+        "data.corpus=files",
+        "data.examples=30000",
+    ]
     run = random_run(*files, "data.joint=false")
     assert len(run.task.vocabularies.source) != len(run.task.vocabularies.target)
     export_ctranslate2(run, tmp_path / "model")
