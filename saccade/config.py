@@ -49,6 +49,13 @@ class Config(BaseModel):
         frozen=True, extra="forbid", strict=True, allow_inf_nan=False, validate_default=True, protected_namespaces=()
     )
 
+    def _refuse_unused(self, is_for: str, *names: str) -> None:
+        """For validators: whoever changes a setting that other settings make idle would wait in vain for its effect."""
+        for name in names:
+            value = getattr(self, name)
+            if value != type(self).model_fields[name].default:
+                raise ValueError(f"{name} = {quoted(value)} is for {is_for}: leave it out")
+
 
 def _absolute(path: Path) -> Path:
     """Relative to where the command runs, as for any other tool; absolute, so that a stored config keeps its meaning."""
@@ -75,6 +82,11 @@ def _existing_folder(path: Path, info: ValidationInfo) -> Path:
 
 def _files_are_checked(info: ValidationInfo) -> bool:
     return not info.context or info.context["check_files"]
+
+
+def files_may_be_missing(info: ValidationInfo) -> bool:
+    """For validators: whether somebody only wants to see the recipe, and names the files later."""
+    return info.context is not None and not info.context["complete"]
 
 
 def _near(path: Path) -> str:
@@ -133,11 +145,17 @@ def explained(recipe: Recipe) -> str:
 
 
 def load(
-    recipe: str | Path, overrides: Sequence[str] = (), *, check_files: bool = True, package: str = "saccade"
+    recipe: str | Path,
+    overrides: Sequence[str] = (),
+    *,
+    check_files: bool = True,
+    complete: bool = True,
+    package: str = "saccade",
 ) -> Recipe:
     """Read a recipe by name or path, apply overrides such as "model.layers=4" (the last one wins), and check all of it.
 
-    `check_files=False` reads the config of a trained model where its training data need not be any more.
+    `check_files=False` reads the config of a trained model where its training data need not be any more, `complete=False` a recipe
+    whose files are still to be named.
     `package` holds the tasks, models and training modules.
     """
     path = find_recipe(recipe)
@@ -168,9 +186,11 @@ def load(
         if _is_config(field.annotation) and values.get(name) is None:
             values[name] = {}  # a section left out, or with nothing under it, has its defaults
     try:
-        return recipe_class.model_validate_json(_as_json(values, label), context={"check_files": check_files})
+        return recipe_class.model_validate_json(
+            _as_json(values, label), context={"check_files": check_files, "complete": complete}
+        )
     except ValidationError as error:
-        found = sentences(error, recipe_class, values, sources)
+        found = sentences(error, recipe_class, values, sources, _settings_of_models(task, package))
         raise ConfigError(together(found, label)) from None
 
 
@@ -258,6 +278,16 @@ def _model(values: dict[str, Any], sources: Sources, task: ModuleType, package: 
             return module
     fitting = [model for model, config in _modules(f"{package}.models", "kind") if config.kind == kind]
     raise _wrong_name(place, section, sources, fitting, f"a model for the task {values['task']}")
+
+
+def _settings_of_models(task: ModuleType, package: str) -> dict[str, list[str]]:
+    """Every setting of every model for the task, and which models have it."""
+    found: dict[str, list[str]] = {}
+    for name, config in _modules(f"{package}.models", "kind"):
+        if config.kind == task.Config.model_kind:
+            for setting in config.model_fields:
+                found.setdefault(setting, []).append(name)
+    return found
 
 
 def _wrong_name(

@@ -82,16 +82,20 @@ class Kind:
 
 
 def sentences(
-    error: ValidationError, recipe: type[BaseModel], values: Mapping[str, Any], sources: Sources
+    error: ValidationError,
+    recipe: type[BaseModel],
+    values: Mapping[str, Any],
+    sources: Sources,
+    other_models: Mapping[str, Sequence[str]] | None = None,
 ) -> list[str]:
-    """One sentence for each place that is wrong."""
+    """One sentence for each place that is wrong. `other_models` has the settings of models that could stand in the recipe, and whose."""
     found: dict[Place, str] = {}
     for mistake in error.errors(include_url=False):
         place, value = _locate(mistake["loc"], values)
         if mistake["type"] == "missing":
             place = (*place, mistake["loc"][-1])
         if place not in found:
-            found[place] = _sentence(mistake, place, value, recipe, sources)
+            found[place] = _sentence(mistake, place, value, recipe, sources, other_models or {})
     return list(found.values())
 
 
@@ -117,7 +121,14 @@ def _locate(location: Place, values: Any) -> tuple[Place, Any]:
     return place, values
 
 
-def _sentence(mistake: Any, place: Place, value: Any, recipe: type[BaseModel], sources: Sources) -> str:
+def _sentence(
+    mistake: Any,
+    place: Place,
+    value: Any,
+    recipe: type[BaseModel],
+    sources: Sources,
+    other_models: Mapping[str, Sequence[str]],
+) -> str:
     where = f"({sources.of(place)})"
     kinds = _kinds_at(recipe, place)
     allowed = " or ".join(dict.fromkeys(_words(kind) for kind in kinds)) or mistake["msg"]
@@ -127,7 +138,9 @@ def _sentence(mistake: Any, place: Place, value: Any, recipe: type[BaseModel], s
         while sources.of(place) == "--set" and isinstance(value, dict) and len(value) == 1:
             (name, value) = next(iter(value.items()))
             place = (*place, name)
-        return f"{format_place(place)} = {quoted(value)} {where} is not a setting: {_meant(recipe, place)}"
+        return (
+            f"{format_place(place)} = {quoted(value)} {where} is not a setting: {_meant(recipe, place, other_models)}"
+        )
     shown = f"{format_place(place)} = {quoted(value)} {where}"
     if mistake["type"] in ("value_error", "assertion_error"):
         subject = f"{format_place(place) or 'recipe'} {where}" if isinstance(value, dict) else shown
@@ -144,7 +157,7 @@ def _near_value(value: Any, kinds: Sequence[Kind]) -> str:
     return ours[0] if ours else nearest(value, choices) if isinstance(value, str) else ""
 
 
-def _meant(recipe: type[BaseModel], place: Place) -> str:
+def _meant(recipe: type[BaseModel], place: Place, other_models: Mapping[str, Sequence[str]]) -> str:
     """The setting of the same name elsewhere, or else the nearest name; and what could be set instead."""
     known = _places(recipe)
     parent = place[:-1]
@@ -152,10 +165,17 @@ def _meant(recipe: type[BaseModel], place: Place) -> str:
         parent = parent[:-1]
     beside = [name for *before, name in known if tuple(before) == parent]
     same = [format_place(other) for other in known if other[-1] == place[-1] and len(other) > 1]
-    ours = [name for name in _ELSEWHERE.get(str(place[-1]), ()) if name in beside]
-    near = ours[0] if ours else nearest(place[len(parent)], beside)
+    called = _ELSEWHERE.get(str(place[-1]), ())
+    ours = [name for name in called if name in beside]
+    anywhere = [format_place(other) for name in called for other in known if other[-1] == name]
+    others = other_models if parent == ("model",) else {}
+    near = ours[0] if ours else nearest(place[len(parent)], [*beside, *others])
     meant = format_place((*parent, near)) if near else ""
-    if same:
+    if near in others and near not in beside:
+        meant = f"{meant} of model.name={listed(others[near], 'or')}"
+    elif anywhere and not ours:
+        meant = anywhere[0]
+    elif same:
         meant = same[0]
     elif parent != place[:-1]:
         meant = nearest(format_place(place), [format_place(other) for other in known]) or meant

@@ -150,6 +150,63 @@ def test_a_mistake_is_one_line_on_stderr(
     assert capsys.readouterr() == ("", f"error: {error}\n")
 
 
+def test_a_recipe_without_its_files_is_shown_and_told_what_is_missing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for recipe, place in (("translation", "data.source"), ("captions", "data.images"), ("images", "data.train")):
+        assert exit_of(monkeypatch, "check", recipe) == 2
+        shown, said = capsys.readouterr()
+        assert "\ntrain:\n" in shown
+        assert f"--set {place}=" in said
+    assert exit_of(monkeypatch, "check", "translation", "--set", "model.widht=3") == 2
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        (["phrasebook-rnn", "data.digits=5"], "digits = 5 is for data.corpus=digits"),
+        (["phrasebook-rnn", f"data.source={__file__}"], "is for your own files and data.corpus is phrasebook"),
+        (["translation", f"data.source={__file__}", "data.examples=1000"], "examples = 1000 is for built-in corpora"),
+        (["translation", f"data.source={__file__}", f"data.valid_target={__file__}"], "given without valid_source"),
+        (["shapes-soft", "data.corpus=files"], "name your files"),
+        (["phrasebook-transformer", "model.longest=100"], "longest = 100 is for positions=learned or score=location"),
+        (["phrasebook-rnn", "model.reach=3"], "reach = 3 is for selection=local-m or local-p"),
+        (["phrasebook-rnn", "model.longest=30"], "longest = 30 is for attention=location"),
+        (["phrasebook-rnn", "model.input_feeding=false"], "input_feeding = false is for order=luong"),
+        (
+            ["phrasebook-rnn", "model.attention=none", "model.order=luong"],
+            'order = "luong" is for models with attention',
+        ),
+        (["phrasebook-rnn", "objective.reinforce=2"], "objective.reinforce = 2 is for model.selection=hard"),
+        (["phrasebook-transformer", "model.attention=dot"], "did you mean model.attention of model.name=seq2seq?"),
+        (["phrasebook-transformer", "model.atention=dot"], "did you mean model.attention of model.name=seq2seq?"),
+        (["phrasebook-rnn", "lr=0.1"], "did you mean train.rate?"),
+        (["phrasebook-rnn", "train.batch_size=8"], "did you mean data.batch_tokens?"),
+    ],
+    ids=str,
+)
+def test_a_setting_that_would_change_nothing_is_refused(settings: list[str], told: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(told)):
+        config.load(settings[0], settings[1:])
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ("--search greedy --beam 4", "--beam is for --search beam and --search is greedy"),
+        ("--beam 4 --temperature 0.5", "--temperature is for --search sample and --beam is for beam"),
+        ("--search sample --length-penalty 1", "--length-penalty is for --search beam and --search is sample"),
+        ("--search greedy --best 3", "greedy search has one answer"),
+    ],
+)
+def test_options_of_two_searches_are_refused(
+    options: str, told: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert exit_of(monkeypatch, "predict", "nowhere", "a dog", *options.split()) == 2
+    assert told in capsys.readouterr().err
+
+
 def test_an_interrupt_exits_with_130_quietly(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,5 +225,5 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     assert done.stderr == ""
 
 
-def _raise(error: BaseException, *_: object) -> None:
+def _raise(error: BaseException, *_: object, **__: object) -> None:
     raise error

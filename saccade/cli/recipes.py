@@ -46,8 +46,17 @@ def list_recipes() -> None:
 def check(recipe: RecipeArgument, changes: SetOption) -> None:
     """Check a recipe and print all of its settings, defaults too, with what each may be and what it is for."""
     from saccade import config
+    from saccade.errors import ConfigError
 
-    print(config.explained(config.load(recipe, changes)), end="")
+    try:
+        print(config.explained(config.load(recipe, changes)), end="")
+    except ConfigError as error:
+        try:
+            unfinished = config.load(recipe, changes, complete=False)
+        except ConfigError:
+            raise error from None  # more is wrong than files that are still to be named
+        print(config.explained(unfinished), end="")
+        raise
 
 
 @app.command(rich_help_panel=RECIPES)

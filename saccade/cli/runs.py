@@ -1,5 +1,6 @@
 """Commands that take a trained run: predict, score, evaluate, look, export, serve."""
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -54,8 +55,14 @@ def predict(
     from saccade.tasks.held_out import example_or_itself
 
     lines = inputs or [line.rstrip("\r") for line in decoded_lines(sys.stdin.buffer, "standard input")]
+    examples: list[Any] = lines
     settings = _given(
-        search=_search(search, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed),
+        search=_search(
+            search,
+            beam={"beam": beam, "length_penalty": length_penalty, "coverage_penalty": coverage_penalty},
+            sample={"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed},
+            best=best,
+        ),
         beam=beam,
         length_penalty=length_penalty,
         coverage_penalty=coverage_penalty,
@@ -66,12 +73,14 @@ def predict(
         prefixes=None if prefix is None else [prefix] * len(lines),
     )
     loaded: Any = library.load(run)
-    task = loaded.task
+    if inputs:
+        examples = [example_or_itself(loaded.task, given) for given in inputs]
+        _require_no_file_of_sentences(loaded, inputs, f"saccade predict {run} < ")
     if engine == "ctranslate2":
         from saccade.export.engine import CTranslate2Engine
 
         loaded = CTranslate2Engine(loaded)
-    answers = loaded.predict([example_or_itself(task, line) for line in lines], best=best, **settings)
+    answers = loaded.predict(examples, best=best, **settings)
     if as_json:
         print_json([answer.to_dict() for answer in answers])
         return
@@ -139,7 +148,13 @@ def evaluate(
     import saccade as library
 
     settings = _given(
-        search=search, beam=beam, length_penalty=length_penalty, coverage_penalty=coverage_penalty, samples=samples
+        search=_search(
+            search, beam={"beam": beam, "length_penalty": length_penalty, "coverage_penalty": coverage_penalty}
+        ),
+        beam=beam,
+        length_penalty=length_penalty,
+        coverage_penalty=coverage_penalty,
+        samples=samples,
     )
     scores = library.load(run).evaluate(split, **settings)
     if confusion is not None:
@@ -181,6 +196,7 @@ def look(
 
     at = None if pixel is None else _pixel(pixel)
     loaded = library.load(run)
+    _require_no_file_of_sentences(loaded, [source], f"saccade predict {run} < ")
     example = example_or_itself(loaded.task, source)
     loaded.draw(example, out, target=target, words=not subwords, pixel=at, only=only)
     print(out)
@@ -228,6 +244,16 @@ def serve(
     open_server(runs, host=host, port=port, token=token, public=public)
 
 
+def _require_no_file_of_sentences(run: Any, inputs: list[str], instead: str) -> None:
+    """A file's name is no sentence, though it could be translated as one."""
+    if run.recipe.task == "translation":
+        for given in inputs:
+            if os.path.isfile(given):
+                raise UserError(
+                    f"{given} is a file and a sentence is wanted: to translate its lines, run `{instead}{given}`"
+                )
+
+
 def _draw_confusion(scores: object, path: Path) -> None:
     from saccade.explain.confusion import save
     from saccade.tasks.class_scores import ClassScores
@@ -245,13 +271,21 @@ def _pixel(text: str) -> tuple[int, int]:
     return int(row), int(column)
 
 
-def _search(given: str | None, **sampling: float | None) -> str | None:
-    """How to search: settings that only sampling has ask for it."""
-    wanted = [name for name, value in sampling.items() if value is not None]
-    if wanted and given not in (None, "sample"):
-        option = wanted[0].replace("_", "-")
-        raise ConfigError(f"--{option} is for sampling and --search is {given}: leave one of them out")
-    return "sample" if wanted else given
+def _search(given: str | None, best: int = 1, **settings: dict[str, float | None]) -> str | None:
+    """How to search. Settings that only one kind of search has (`settings` by kind) ask for it, and go with no other."""
+    wanted = given
+    because = f"--search is {given}"
+    for kind, values in settings.items():
+        for name, value in values.items():
+            option = f"--{name.replace('_', '-')}"
+            if value is None:
+                continue
+            if wanted not in (None, kind):
+                raise ConfigError(f"{option} is for --search {kind} and {because}: leave one of them out")
+            wanted, because = kind, f"{option} is for {kind}"
+    if wanted == "greedy" and best > 1:
+        raise ConfigError(f"--best is {best} and greedy search has one answer: leave --best or --search greedy out")
+    return wanted
 
 
 def _given(**settings: Any) -> dict[str, Any]:

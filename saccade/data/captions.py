@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, model_validator
 
-from saccade.config import Config, ExistingFile
+from saccade.config import Config, ExistingFile, files_may_be_missing
 from saccade.data.caption_sources import Say, Source, files_source, shapes_source
 from saccade.data.image_cache import ImageSet, write_sets
 from saccade.data.image_shape import ImageShape
@@ -65,9 +65,9 @@ class CaptionsConfig(Config):
     )
 
     @model_validator(mode="after")
-    def _files_are_named(self) -> "CaptionsConfig":
+    def _files_are_named(self, info: ValidationInfo) -> "CaptionsConfig":
         files = (self.images, self.captions, self.train_list, self.valid_list, self.test_list)
-        if self.corpus == "files" and (self.images is None or self.captions is None):
+        if not files_may_be_missing(info) and self.corpus == "files" and (self.images is None or self.captions is None):
             raise ValueError(
                 "name your files: --set data.images=FOLDER --set data.captions=FILE, or take data.corpus=shapes"
             )
@@ -77,6 +77,8 @@ class CaptionsConfig(Config):
             raise ValueError(f"the built-in shapes have {SIDE} × {SIDE} pixels: leave rows and columns out")
         if self.corpus == "shapes" and self.mirrored:
             raise ValueError("the captions of the built-in shapes tell left from right: leave mirrored out")
+        if self.corpus == "files":
+            self._refuse_unused("the built-in shapes, and of your own files all images are used", "examples")
         if (self.rows is None) != (self.columns is None):
             raise ValueError("give both rows and columns, or neither: then they are 224")
         return self

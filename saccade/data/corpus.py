@@ -16,16 +16,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, model_validator
 
-from saccade.config import Config, ExistingFile
+from saccade.config import Config, ExistingFile, files_may_be_missing
 from saccade.data.digits import LONGEST, reversed_digits
 from saccade.data.phrasebook import Phrase, phrases
 from saccade.data.shards import TokenPairs, write_shards
-from saccade.data.text import Pair, Report, read_pairs, split_pairs
+from saccade.data.text import Pair, Report, counted, read_pairs, split_pairs
 from saccade.data.tokenizer import Kind, Tokenizer, Vocabularies
 from saccade.errors import UserError
 from saccade.files import make_directory, write_text
+
+FEW_PAIRS = 1000
 
 SplitName = Literal["valid", "test"]
 Say = Callable[[str], None]
@@ -56,11 +58,21 @@ class CorpusConfig(Config):
     batch_tokens: int = Field(4096, ge=1, description="tokens a batch, padding included, on its larger side")
 
     @model_validator(mode="after")
-    def _files_are_named(self) -> "CorpusConfig":
-        if self.corpus == "files" and self.source is None:
+    def _files_are_named(self, info: ValidationInfo) -> "CorpusConfig":
+        if not files_may_be_missing(info) and self.corpus == "files" and self.source is None:
             raise ValueError(
                 "name your files: --set data.source=FILE --set data.target=FILE, or take data.corpus=phrasebook"
             )
+        files = ("source", "target", "valid_source", "valid_target", "test_source", "test_target")
+        if self.corpus == "files":
+            self._refuse_unused("built-in corpora, and of your own files all pairs are used", "examples")
+        else:
+            self._refuse_unused(f"your own files and data.corpus is {self.corpus}", *files)
+        if self.corpus != "digits":
+            self._refuse_unused(f"data.corpus=digits, and it is {self.corpus}", "digits")
+        for source, target in zip(files[::2], files[1::2], strict=True):
+            if getattr(self, target) is not None and getattr(self, source) is None:
+                raise ValueError(f"{target} is given without {source}: name both, line by line the same sentences")
         if self.split_tokens and self.tokenizer != "bpe":
             raise ValueError(
                 f"split_tokens {self.split_tokens:g} takes merged subwords apart and {self.tokenizer} are not merged: "
@@ -107,6 +119,10 @@ def prepare(config: CorpusConfig, directory: Path, seed: int, say: Say) -> Corpu
     test, too_long_to_test = _short_enough(test, vocabularies, config.longest)
     _save_held_out(directory / "held-out.jsonl", valid, test)
     say(f"training pairs: {report.sentence()}; {len(valid):,} to validate and {len(test):,} to test")
+    if report.kept < FEW_PAIRS:
+        say(
+            f"{counted(report.kept, 'pair')} will hardly teach more than themselves: tens of thousands make a translator"
+        )
     if too_long_to_validate or too_long_to_test:
         left_out = f"{too_long_to_validate:,} and {too_long_to_test:,}"
         say(f"left out of validation and test, because longer than {config.longest:,} tokens: {left_out}")

@@ -26,7 +26,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
-from saccade.config import Config
+from saccade.config import Config, files_may_be_missing
 from saccade.config_errors import Means
 from saccade.data.image_cache import ImageSet, write_sets
 from saccade.data.image_decoding import BadImage, from_array, is_grey, size_upright
@@ -75,8 +75,8 @@ class ImagesConfig(Config):
     scatter: ScatterConfig = Field(ScatterConfig.model_validate({}), description="harder images made of easy ones")
 
     @model_validator(mode="after")
-    def _files_are_named(self) -> "ImagesConfig":
-        if self.corpus == "files" and self.train is None:
+    def _files_are_named(self, info: ValidationInfo) -> "ImagesConfig":
+        if not files_may_be_missing(info) and self.corpus == "files" and self.train is None:
             raise ValueError("name your images: --set data.train=FOLDER, or take data.corpus=digits")
         if self.corpus == "digits" and (self.train or self.valid or self.test):
             raise ValueError("the built-in digits take no files: leave train, valid and test out, or set corpus: files")

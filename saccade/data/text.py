@@ -59,6 +59,11 @@ class Report:
         return "; ".join(parts)
 
 
+def counted(number: int, noun: str) -> str:
+    """1 pair, 2,000 pairs."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def normalise(text: str, lowercase: bool = False) -> str:
     """One form for what looks the same (Unicode NFC), in one line, without white space at the ends."""
     return unicodedata.normalize("NFC", text.lower() if lowercase else text).strip().replace("\n", " ")

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from saccade.attention import (
@@ -48,6 +48,18 @@ class Config(BaseConfig):
     reach: int = Field(10, ge=1, description="local selections: positions on each side of the centre")
     longest: int = Field(256, ge=1, description="location score: longest source")
     tied: bool = Field(True, description="the output layer shares its weights with the target embedding")
+
+    @model_validator(mode="after")
+    def _nothing_is_idle(self) -> "Config":
+        if self.attention == "none":
+            self._refuse_unused("models with attention and there is none", "selection", "order")
+        if self.order != "luong":
+            self._refuse_unused("order=luong", "input_feeding")
+        if not self.selection.startswith("local"):
+            self._refuse_unused("selection=local-m or local-p", "reach")
+        if self.attention != "location":
+            self._refuse_unused("attention=location", "longest")
+        return self
 
 
 @dataclass(frozen=True)

@@ -86,6 +86,12 @@ class Config(BaseConfig):
                 raise ValueError(f"width {sizes.width} must be a multiple of 2 × {sizes.heads} heads")
         return self
 
+    @model_validator(mode="after")
+    def _nothing_is_idle(self) -> "Config":
+        if self.positions != "learned" and self.score != "location":
+            self._refuse_unused("positions=learned or score=location", "longest")
+        return self
+
 
 @dataclass(frozen=True)
 class Encoded:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from saccade.attention import record_attention
 from saccade.config import Config
+from saccade.config_errors import Sources, sentences, together
 from saccade.data.tokenizer import BOS, EOS, PAD
 from saccade.decoding import BeamConfig, Hypothesis, Prefix, SamplingConfig, beam_search, greedy_search, sample
 from saccade.errors import UserError
@@ -36,11 +37,8 @@ class DecodeConfig(Config):
         try:
             return DecodeConfig.model_validate({**self.model_dump(), **changes})
         except ValidationError as error:
-            first = error.errors()[0]
-            names = ", ".join(DecodeConfig.model_fields)
-            raise UserError(
-                f"decoding got {first['loc'][0]} = {first['input']!r} ({first['msg']}); the settings are {names}"
-            ) from None
+            found = sentences(error, DecodeConfig, changes, Sources({(): "given for this search"}))
+            raise UserError(together(found, "the search")) from None
 
 
 @dataclass(frozen=True)

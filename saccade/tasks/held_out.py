@@ -8,7 +8,7 @@ import torch
 from saccade.data.scatter import scattered
 from saccade.errors import UserError
 
-_NAME = re.compile(r"(valid|test):(\d+)")
+_NAME = re.compile(r"(valid|test):(\S*)")
 
 
 def example_or_itself(task: Any, given: str) -> Any:
@@ -16,7 +16,10 @@ def example_or_itself(task: Any, given: str) -> Any:
     match = _NAME.fullmatch(given)
     if match is None:
         return given
-    split, number = match[1], int(match[2])
+    split = match[1]
+    if not re.fullmatch("[0-9]+", match[2]):
+        raise UserError(f"{given} was asked for: name a {split} example by its number, as in {split}:0")
+    number = int(match[2])
     if task.recipe.task == "translation":
         phrases = task.corpus.held_out(split)
         return phrases[_within(number, len(phrases), split)].source

@@ -24,7 +24,7 @@ from saccade.data.corpus import Corpus, CorpusConfig, Say, SplitName
 from saccade.data.phrasebook import Phrase
 from saccade.data.resegment import ResegmentedPairs
 from saccade.data.shards import TokenPairs
-from saccade.data.text import normalise
+from saccade.data.text import counted, normalise
 from saccade.data.tokenizer import BOS, EOS, PAD, UNK
 from saccade.decoding import Hypothesis, score_targets
 from saccade.errors import UserError
@@ -57,6 +57,10 @@ class Config(BaseConfig):
         if getattr(model, "shared", False) and not self.data.joint:
             raise ValueError(
                 "model.shared needs one vocabulary for both sides: set data.joint to true or model.shared to false"
+            )
+        if getattr(model, "selection", "soft") != "hard" and self.objective.reinforce != 1.0:
+            raise ValueError(
+                f"objective.reinforce = {self.objective.reinforce:g} is for model.selection=hard: leave it out"
             )
         bounded = {getattr(model, name, None) for name in ("positions", "score", "attention")} & {"learned", "location"}
         if bounded and self.data.split_tokens:
@@ -99,7 +103,7 @@ class TranslationTask:
         if getattr(recipe.model, "size", None) == "auto":
             pairs = len(corpus.train)
             recipe = recipe.model_copy(update={"model": recipe.model.fitted(pairs)})
-            say(f"model.size {recipe.model.size}, chosen for {pairs:,} pairs: {recipe.model.sizes}")
+            say(f"model.size {recipe.model.size}, chosen for {counted(pairs, 'pair')}: {recipe.model.sizes}")
         task = cls(recipe, corpus)
         say(f"{100 * task.batches(0, 1).padding_share(0):.1f} % of a batch is padding on average")
         return task
@@ -228,6 +232,11 @@ class TranslationTask:
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[Hypothesis]:
         """log P(target | source) of given pairs, in all and per token, in the order given."""
         self.model.eval()
+        for number, (source, _) in enumerate(pairs, start=1):
+            if not source.strip():
+                raise UserError(
+                    f"pair {number} of {len(pairs)} has no source: leave it out, nothing can be translated from it"
+                )
         sources = self.encode([source for source, _ in pairs])
         targets = self.encode_targets([target for _, target in pairs])
         results: list[Hypothesis] = []
@@ -245,11 +254,11 @@ class TranslationTask:
     def encode(self, sources: Sequence[str]) -> list[list[int]]:
         """Tokens of each source; one that is longer than the model was trained for is refused, never cut."""
         ids = self.vocabularies.source.encode_batch([normalise(source) for source in sources])
-        for source, tokens in zip(sources, ids, strict=True):
+        for number, (source, tokens) in enumerate(zip(sources, ids, strict=True), start=1):
             if len(tokens) > self.recipe.data.longest:
                 raise UserError(
-                    f"a sentence of {len(tokens)} tokens was given and this model was trained for at most {self.recipe.data.longest} "
-                    f"({source[:40]!r}…): split it into shorter sentences"
+                    f"sentence {number} of {len(ids)} has {len(tokens)} tokens and this model was trained for at most "
+                    f"{self.recipe.data.longest} ({source[:40]!r}…): split it into shorter sentences"
                 )
         return ids
 

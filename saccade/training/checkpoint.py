@@ -167,7 +167,8 @@ def load_model(model: nn.Module, path: Path) -> None:
         put_tensors(model, load_file(path), str(path))
     except FileNotFoundError as error:
         raise UserError(
-            f"{path} is missing: this run has not been trained to its first validation yet; go on with --resume"
+            f"{path} is missing: this run has not been trained to its first validation yet; "
+            f"go on with it: saccade train {path.parent} --resume"
         ) from error
     except SafetensorError as error:
         raise UserError(f"{path} is damaged ({error}): copy the run again or train it with --resume") from error

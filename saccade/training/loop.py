@@ -248,6 +248,8 @@ class Training:
         is_best = self.progress.best_score is None or validation.score > self.progress.best_score
         self.reporter.say(f"average of the last {len(weights)} checkpoints:")
         self.reporter.validation(self.progress.step, validation, is_best)
+        if not is_best:
+            self.reporter.say(f"the best single checkpoint, of step {self.progress.best_step}, is better and stays")
         self.directory.write_metrics(step=self.progress.step, averaged=len(weights), valid=dict(validation.metrics))
         if is_best:
             self.progress.best_score, self.progress.best_step = validation.score, self.progress.step

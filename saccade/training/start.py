@@ -28,6 +28,8 @@ def train(
     `how_to_go_on` is said to somebody who stops it; by default the command with --resume.
     """
     world = World.join()
+    if resume and out is None and RunDirectory(Path(recipe)).config.exists():
+        out = Path(recipe)  # a run may be named by itself
     directory = RunDirectory(out or Path("runs") / Path(recipe).stem)
     reporter = Reporter(quiet=not world.leads)
     exists = bool(world.from_leader(float(directory.config.exists())))
@@ -37,6 +39,10 @@ def train(
         )
     if resume and not exists:
         raise ConfigError(f"{directory.path} holds no run to go on with: check the name, or start it without --resume")
+    if directory.path.is_file():
+        raise ConfigError(f"{directory.path} is a file: choose a new directory with --out")
+    if exists:
+        _require_its_recipe(recipe, directory)
     if not exists and world.from_leader(float(directory.is_foreign())):
         raise ConfigError(
             f"{directory.path} holds files that no training wrote: choose an empty or a new directory with --out"
@@ -99,6 +105,18 @@ def task_class(recipe: Recipe) -> type[Task]:
     )
 
 
+def _require_its_recipe(recipe: str | Path, directory: RunDirectory) -> None:
+    """Whoever names another shipped recipe than the run's has the wrong run, or the wrong recipe."""
+    descriptions = {description: name for name, description in configs.recipes()}
+    own = configs.load(directory.config, check_files=False).description
+    given = next((description for description, name in descriptions.items() if name == str(recipe)), own)
+    if own in descriptions and given != own:
+        raise ConfigError(
+            f"{directory.path} is a run of {descriptions[own]} and {recipe} was given: go on with it by "
+            f"`saccade train {descriptions[own]} --out {directory.path} --resume`, or start {recipe} in another place"
+        )
+
+
 def _agreed(changes: Sequence[str], directory: RunDirectory) -> Recipe:
     """The run's own recipe. What decides the weights' shapes and the order of the data stays; other settings may change."""
     free = ("train.", "decode.")
@@ -128,5 +146,7 @@ def check_is_run(path: Path) -> RunDirectory:
     directory = RunDirectory(path)
     if not directory.config.exists():
         what = "is not there" if not path.exists() else "is not a run: it has no config.yaml"
+        if path.is_file():
+            what = "is a file"
         raise UserError(f"{path} {what}; give the directory that `saccade train ... --out DIRECTORY` wrote")
     return directory

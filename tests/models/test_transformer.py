@@ -14,7 +14,9 @@ NORMS, POSITIONS, ACTIVATIONS = ("pre", "post"), ("sinusoidal", "learned", "rota
 
 def make(dtype=torch.float64, **more) -> Transformer:
     torch.manual_seed(0)
-    sizes = {"layers": 2, "width": 16, "heads": 2, "feed_forward": 24, "longest": 32} | more
+    sizes = {"layers": 2, "width": 16, "heads": 2, "feed_forward": 24} | more
+    if "learned" in more.values() or "location" in more.values():
+        sizes["longest"] = 32
     return Transformer(Config(**sizes), source_words=11, target_words=13).to(dtype).eval()
 
 
