@@ -185,7 +185,14 @@ def look(
         str | None,
         typer.Option(metavar="ROW,COLUMN", help="Pictures: where this pixel looks.", show_default=False),
     ] = None,
-    only: Annotated[str, typer.Option(help="Modules to show, by pattern, e.g. 'decoder.*cross*'.")] = "*",
+    only: Annotated[
+        str | None,
+        typer.Option(
+            help="Modules to show with all of their heads, by pattern, e.g. 'decoder.*cross*'; '*' is all. "
+            "Unless given, a picture of very many shows an overview.",
+            show_default=False,
+        ),
+    ] = None,
     subwords: Annotated[
         bool, typer.Option("--subwords", help="Show the model's tokens instead of whole words.")
     ] = False,

@@ -9,6 +9,7 @@ from typing import Any
 from saccade.errors import UserError
 from saccade.explain import maps
 from saccade.explain.maps import AttentionMap
+from saccade.explain.overview import overview
 
 
 @dataclass(frozen=True)
@@ -24,9 +25,11 @@ def looked(
     target: str | None = None,
     words: bool = True,
     pixel: tuple[int, int] | None = None,
-    only: str = "*",
+    only: str | None = None,
 ) -> Looked:
-    """What the task's model attended to. `target` and `words` are for sentences, `pixel` (row, column) is for pictures."""
+    """What the task's model attended to, in the modules whose name matches `only`, or in all of them: then a picture of a sentence that
+    would have too many panels shows an overview. `target` and `words` are for sentences, `pixel` (row, column) is for pictures."""
+    is_whole, only = only is not None, only or "*"
     if task.recipe.task == "classify":
         if target is not None or not words:
             raise UserError("this run names classes: --target and --subwords are for sentences, leave them out")
@@ -41,7 +44,13 @@ def looked(
     from saccade.explain.replay import look
 
     found = look(task, source, target, words, only)
-    return Looked(found, partial(maps.save, found, title=source))
+    return Looked(found, partial(_save_sentence, found, source, is_whole))
+
+
+def _save_sentence(found: list[AttentionMap], source: str, is_whole: bool, path: Path) -> None:
+    if not is_whole and path.suffix.lower() in (".png", ".svg"):
+        found = overview(found)
+    maps.save(found, path, title=source)
 
 
 def _picture(task: Any, source: Any, pixel: tuple[int, int] | None, only: str) -> Looked:
