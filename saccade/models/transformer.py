@@ -61,6 +61,9 @@ class Config(BaseConfig):
     shared: bool = Field(False, description="source and target share one embedding; needs a joint vocabulary")
     dropout: float = Field(0.1, ge=0, lt=1)
     attention_dropout: float = Field(0.0, ge=0, lt=1)
+    feed_forward_dropout: float | None = Field(
+        None, ge=0, lt=1, description="of the hidden units of feed-forward layers; as `dropout` unless given"
+    )
     longest: int = Field(512, ge=1, description="learned positions and location score: longest sequence")
 
     @property
@@ -218,7 +221,8 @@ def _attention(config: Config, cross: bool = False) -> MultiHead:
 
 
 def _feed_forward(config: Config) -> FeedForward:
-    return feed_forward(config.sizes.width, config.sizes.feed_forward, config.activation, config.dropout)
+    dropout = config.dropout if config.feed_forward_dropout is None else config.feed_forward_dropout
+    return feed_forward(config.sizes.width, config.sizes.feed_forward, config.activation, dropout)
 
 
 def _positions(config: Config) -> nn.Module | None:

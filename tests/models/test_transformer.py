@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from saccade.attention import all_scores, record_attention
+from saccade.layers.dropout import Dropout
 from saccade.models.transformer import Config, Transformer
 
 NORMS, POSITIONS, ACTIVATIONS = ("pre", "post"), ("sinusoidal", "learned", "rotary"), ("relu", "gelu", "gated")
@@ -200,3 +201,11 @@ def test_sizes_by_name_and_by_number():
 def test_shared_embeddings_are_one_tensor():
     model = make(shared=True)
     assert model.source_embedding.weight is model.target_embedding.weight is model.output.weight
+
+
+def test_hidden_units_are_dropped_at_a_rate_of_their_own_where_one_is_given():
+    for given, expected in ((None, 0.3), (0.0, 0.0), (0.5, 0.5)):
+        model = make(dropout=0.3, feed_forward_dropout=given)
+        rates = {name: module.rate for name, module in model.named_modules() if isinstance(module, Dropout)}
+        assert {rate for name, rate in rates.items() if ".feed_forward.dropout" in name} == {expected}
+        assert {rate for name, rate in rates.items() if ".feed_forward.dropout" not in name} == {0.3}
