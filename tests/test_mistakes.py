@@ -56,7 +56,9 @@ def test_the_sentence_that_is_too_long_is_named(told, tiny_run: Path) -> None:
 def test_nothing_has_no_translation_to_score(told, tiny_run: Path, tmp_path: Path) -> None:
     for name, lines in (("a", "1 2\n\n"), ("b", "2 1\n3\n")):
         (tmp_path / name).write_text(lines, encoding="utf-8")
-    assert "pair 2 of 2 has no source" in told("score", tiny_run, tmp_path / "a", tmp_path / "b")
+    assert "pair 2 of 2 has a translation and nothing to translate" in told(
+        "score", tiny_run, tmp_path / "a", tmp_path / "b"
+    )
 
 
 def test_a_setting_out_of_range_is_told_in_its_own_words(told, tiny_run: Path) -> None:

@@ -232,10 +232,10 @@ class TranslationTask:
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[Hypothesis]:
         """log P(target | source) of given pairs, in all and per token, in the order given."""
         self.model.eval()
-        for number, (source, _) in enumerate(pairs, start=1):
-            if not source.strip():
+        for number, (source, target) in enumerate(pairs, start=1):
+            if target.strip() and not source.strip():
                 raise UserError(
-                    f"pair {number} of {len(pairs)} has no source: leave it out, nothing can be translated from it"
+                    f"pair {number} of {len(pairs)} has a translation and nothing to translate: leave it out"
                 )
         sources = self.encode([source for source, _ in pairs])
         targets = self.encode_targets([target for _, target in pairs])
