@@ -21,7 +21,7 @@ from torch.nn import functional as F
 from saccade.attention import Memory, MultiHead, Rotary, ScaledDot, Soft
 from saccade.attention.recording import is_anybody_watching
 from saccade.layers.decoder_cache import Past, State
-from saccade.layers.dropout import Dropout
+from saccade.layers.dropout import Dropout, is_hooked
 from saccade.layers.feed_forward import FeedForward, GatedFeedForward
 from saccade.layers.transformer import DecoderLayer, PostNorm, PreNorm
 
@@ -114,7 +114,7 @@ _PUBLISHED = {*_PARTS, nn.Linear, nn.LayerNorm, Dropout}
 def _is_as_published(layer: DecoderLayer) -> bool:
     """Nothing in it learns, is of a kind that is not known here, or has somebody hooked to it."""
     for part in layer.modules():
-        if type(part) not in _PUBLISHED or part.training or part._forward_hooks or part._forward_pre_hooks:
+        if type(part) not in _PUBLISHED or part.training or is_hooked(part):
             return False
     attentions = (layer.self_attention, layer.cross_attention)
     return all(each.relative is None and each.route is None for each in attentions) and attentions[1].rotary is None
