@@ -36,9 +36,7 @@ class Dropout(nn.Module):
 
 def add_dropped(to: Tensor, x: Tensor, dropout: nn.Module) -> Tensor:
     """to + dropout(x), in one pass over both where that is all there is to it."""
-    if type(dropout) is not Dropout or not dropout.drops or is_hooked(dropout):
-        return to + dropout(x)
-    if x.device.type != "cpu" or x.dtype != to.dtype:
+    if type(dropout) is not Dropout or not dropout.drops or is_hooked(dropout) or x.device.type != "cpu":
         return to + dropout(x)
     kept, scale = draw_kept(x, dropout.rate)
     return _AddProduct.apply(to, x, kept.mul_(scale))

@@ -77,7 +77,9 @@ def test_added_is_a_sum_with_what_dropout_gives() -> None:
     torch.testing.assert_close(torch.autograd.grad(got, (x, to), answer), theirs)
     assert torch.equal(add_dropped(to, x, dropout.eval()), to + x)
     assert torch.equal(add_dropped(to, x, nn.Identity()), to + x)
-    assert add_dropped(to.double(), x, dropout.train()).dtype == torch.float64
+    mixed = add_dropped(to.double(), x, dropout.train())
+    assert mixed.dtype == torch.float64
+    assert torch.autograd.grad(mixed.sum(), x)[0].dtype == torch.float32
 
 
 def test_a_hook_on_dropout_is_called() -> None:
