@@ -7,8 +7,8 @@ Where the seed is varied, the table shows the mean over seeds and half their ran
 import itertools
 import json
 import re
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -20,13 +20,21 @@ from saccade import config as configs
 from saccade.attention import LocalSelfAttention2d
 from saccade.config import Recipe
 from saccade.errors import ConfigError
+from saccade.explain import comparison
+from saccade.explain.comparison import Mark
 from saccade.export.onnx_graph import by_definition
-from saccade.files import replacing, write_text
+from saccade.files import write_text
 from saccade.run import Run
 from saccade.training.checkpoint import RunDirectory
 from saccade.training.start import train
 
 SEED = "train.seed"
+COSTS = (
+    "parameters",
+    "minutes",
+    "MFLOP",
+    "training TFLOP",
+)  # that a score can be plotted against; the last two of images only
 
 
 @dataclass(frozen=True)
@@ -34,10 +42,18 @@ class Row:
     settings: dict[str, str]
     costs: dict[str, float]  # parameters, speed, minutes, ...
     scores: dict[str, float]  # the task's own, the most important one first
+    on_the_way: list[dict[str, float]] = field(default_factory=list)  # costs so far and scores of each validation
 
-    @property
-    def label(self) -> str:
-        return ", ".join(self.settings.values())
+    def way(self, cost: str, score: str) -> list[tuple[float, float]]:
+        """Cost and score of each validation; empty for a cost that training does not add to."""
+        score = score.removesuffix(" %")  # validations name their numbers without the unit
+        return [(each[cost], each[score]) for each in self.on_the_way if cost in each and score in each]
+
+
+def check_cost(name: str) -> None:
+    """Before anything is trained for it."""
+    if name not in COSTS:
+        raise ConfigError(f"--against {name!r} is not a cost: choose {', '.join(COSTS)}")
 
 
 def compare(recipes: Sequence[str], vary: Sequence[str], changes: Sequence[str], out: Path) -> list[Row]:
@@ -111,12 +127,25 @@ def _measure(settings: dict[str, str], path: Path) -> Row:
     costs = {
         "parameters": float(sum(parameter.numel() for parameter in run.task.model.parameters())),
         f"{unit}/s": speeds[len(speeds) // 2],
-        "minutes": max(line["seconds"] for line in lines if "seconds" in line) / 60,
         "loss": next(line["loss"] for line in reversed(lines) if "loss" in line),
     }
+    per_step = {}
     if hasattr(run.task, "example"):
         costs["MFLOP"] = operations(run.task.model, run.task.example()) / 1e6
-    return Row(settings, costs, run.evaluate("test").compared())
+        per_step["training TFLOP"] = 3 * costs["MFLOP"] * run.recipe.data.batch * run.recipe.train.accumulate / 1e6
+    on_the_way = list(validations(lines, per_step))
+    grown = {name: on_the_way[-1][name] for name in ("minutes", *per_step)}
+    return Row(settings, costs | grown, run.evaluate("test").compared(), on_the_way)
+
+
+def validations(lines: Sequence[dict[str, Any]], per_step: dict[str, float]) -> Iterator[dict[str, float]]:
+    """What each validation found, with the minutes and `per_step` costs until then; training is thrice a forward pass (one back is two)."""
+    minutes = 0.0
+    for line in lines:
+        minutes = line.get("seconds", 60 * minutes) / 60
+        if "valid" in line:
+            spent = {name: cost * line["step"] for name, cost in per_step.items()}
+            yield {"minutes": minutes, **spent, **line["valid"]}
 
 
 def operations(model: nn.Module, example: Tensor) -> float:
@@ -178,41 +207,22 @@ def _cell(values: Sequence[float | None]) -> str:
 
 
 def plot(rows: Sequence[Row], path: Path, against: str | None = None) -> None:
-    """The first score of each setting: as bars, or as points against a cost."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    groups = _by_setting(rows)
+    """The first score of each setting: as bars, or against a cost."""
     score = next(iter(rows[0].scores))
-    names = [", ".join(value for place, value in group[0].settings.items() if place != SEED) for group in groups]
-    means = [fmean(row.scores[score] for row in group) for group in groups]
-    height = 1.2 + 0.38 * len(groups) if against is None else 4.5
-    figure = Figure(figsize=(7, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    axes.spines[["top", "right"]].set_visible(False)
-    if against is None:
-        bars = axes.barh(names, means, color="#3b6ea8")
-        axes.bar_label(bars, fmt="%.1f", padding=3)
-        axes.invert_yaxis()
-        axes.set_xlabel(f"{score} on the test set")
-        axes.set_ylabel(", ".join(place for place in rows[0].settings if place != SEED))
-        axes.margins(x=0.1)
+    marks = []
+    for group in _by_setting(rows):
+        name = ", ".join(value for place, value in group[0].settings.items() if place != SEED)
+        cost = fmean(_cost(row, against) for row in group) if against else 0.0
+        ways = [row.way(against, score) for row in group] if against else []
+        marks.append(Mark(name, fmean(row.scores[score] for row in group), cost, [way for way in ways if way]))
+    if against:
+        comparison.against(marks, path, score, against)
     else:
-        costs = [fmean(_cost(row, against) for row in group) for group in groups]
-        axes.scatter(costs, means, color="#3b6ea8", zorder=3)
-        for name, cost, mean in zip(names, costs, means, strict=True):
-            axes.annotate(name, (cost, mean), xytext=(6, 4), textcoords="offset points", fontsize=9)
-        axes.set_xscale("log")
-        axes.set_xlabel(f"{against} (log)")
-        axes.set_ylabel(f"{score} on the test set")
-        axes.margins(0.15)
-        axes.grid(alpha=0.3)
-    with replacing(path) as aside:
-        figure.savefig(aside, format="png", dpi=150)
+        comparison.bars(marks, path, score, ", ".join(place for place in rows[0].settings if place != SEED))
 
 
 def _cost(row: Row, name: str) -> float:
     if name not in row.costs:
-        raise ConfigError(f"--against {name!r} is not a cost of these runs: choose {', '.join(row.costs)}")
+        known = ", ".join(each for each in COSTS if each in row.costs)
+        raise ConfigError(f"--against {name!r} is not known of these runs, which are not of images: choose {known}")
     return row.costs[name]

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from saccade.attention import LocalSelfAttention2d, MultiHead
-from saccade.compare import combinations, operations
+from saccade.compare import Row, combinations, operations, validations
 from saccade.config import load
 from saccade.data.image_shape import ImageShape
 
@@ -45,3 +45,17 @@ def test_operations_of_every_image_model_can_be_counted(model):
 def test_lists_can_be_varied():
     chosen = combinations(["train.betas=[0.9,0.98],[0.9,0.999]", "model.heads=1,2"])
     assert [each["train.betas"] for each in chosen] == ["[0.9,0.98]", "[0.9,0.98]", "[0.9,0.999]", "[0.9,0.999]"]
+
+
+def test_the_way_of_a_run_has_the_costs_spent_until_each_validation():
+    lines = [
+        {"step": 5, "seconds": 30.0, "loss": 2.0},
+        {"step": 10, "seconds": 60.0, "loss": 1.0},
+        {"step": 10, "valid": {"accuracy": 40.0}},
+        {"step": 20, "seconds": 150.0, "loss": 0.5},
+        {"step": 20, "valid": {"accuracy": 50.0}},
+    ]
+    row = Row({}, {}, {"accuracy %": 48.0}, list(validations(lines, {"training TFLOP": 0.5})))
+    assert row.way("minutes", "accuracy %") == [(1.0, 40.0), (2.5, 50.0)]
+    assert row.way("training TFLOP", "accuracy %") == [(5.0, 40.0), (10.0, 50.0)]
+    assert row.way("parameters", "accuracy %") == []

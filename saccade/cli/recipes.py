@@ -105,7 +105,7 @@ def compare(
         str | None,
         typer.Option(
             metavar="COST",
-            help="Plot the score against a cost: parameters, minutes, MFLOP (images).",
+            help="Plot the score against a cost: parameters, minutes; of images also MFLOP, 'training TFLOP'.",
             show_default=False,
         ),
     ] = None,
@@ -114,6 +114,8 @@ def compare(
     """Train recipes, or one with settings varied, every combination alike: a table and a plot."""
     from saccade import compare as comparing
 
+    if against:
+        comparing.check_cost(against)
     rows = comparing.compare(recipes, vary, changes, out)
     comparing.save_table(rows, out / "compare.tsv")
     comparing.plot(rows, out / "compare.png", against)

@@ -1,0 +1,83 @@
+"""A comparison as a picture: the score of every setting as bars, or against what it costs.
+
+A cost that grows while a model is trained (minutes, training TFLOP) has a line for each setting, the score on the validation set on the
+way; the dot at its end is the score on the test set.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from saccade.files import replacing
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_BLUE = "#3b6ea8"
+# Told apart with any colour vision, and in grey by their lightness (Okabe and Ito).
+_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
+
+
+@dataclass(frozen=True)
+class Mark:
+    """One setting: its score on the test set, its cost, and (cost, score on the validation set) on the way there, for every seed."""
+
+    name: str
+    score: float
+    cost: float = 0.0
+    ways: Sequence[Sequence[tuple[float, float]]] = field(default=())
+
+
+def bars(marks: Sequence[Mark], path: Path, score: str, compared: str) -> None:
+    """`compared` names what the settings are settings of."""
+    figure_height = 1.2 + 0.38 * len(marks)
+
+    def draw(axes: "Axes") -> None:
+        drawn = axes.barh([mark.name for mark in marks], [mark.score for mark in marks], color=_BLUE)
+        axes.bar_label(drawn, fmt="%.1f", padding=3)
+        axes.invert_yaxis()
+        axes.set_xlabel(f"{score} on the test set")
+        axes.set_ylabel(compared)
+        axes.margins(x=0.1)
+
+    _save(draw, figure_height, path)
+
+
+def against(marks: Sequence[Mark], path: Path, score: str, cost: str) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    grows = any(mark.ways for mark in marks)
+
+    def draw(axes: "Axes") -> None:
+        for number, mark in enumerate(marks):
+            colour = _COLOURS[number % len(_COLOURS)] if grows else _BLUE
+            for way in mark.ways:
+                axes.plot(*zip(*way, strict=True), color=colour, linewidth=1.4)
+            axes.scatter([mark.cost], [mark.score], color=colour, zorder=3)
+            axes.annotate(
+                mark.name, (mark.cost, mark.score), xytext=(6, 4), textcoords="offset points", fontsize=9, color=colour
+            )
+        axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.set_xlabel(f"{cost} (log)")
+        axes.set_ylabel(f"{score}: line validation, dot test" if grows else f"{score} on the test set")
+        axes.margins(x=0.25, y=0.1)
+        axes.grid(alpha=0.3)
+
+    _save(draw, 4.5, path)
+
+
+def _save(draw: "Callable[[Axes], None]", height: float, path: Path) -> None:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    axes.spines[["top", "right"]].set_visible(False)
+    draw(axes)
+    with replacing(path) as aside:
+        figure.savefig(aside, format="png", dpi=150)
