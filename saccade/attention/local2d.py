@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from saccade.attention.positions import position_table
 from saccade.attention.recording import is_watched, record
 
 # Numbers in work at a time on one processor core: weights, query and value of one step of the loop, about what its cache holds.
@@ -47,8 +48,8 @@ class LocalSelfAttention2d(nn.Module):
         self.key = nn.Conv2d(in_channels, out_channels, 1, bias=bias)
         self.value = nn.Conv2d(in_channels, out_channels, 1, bias=bias)
         half = out_channels // heads // 2
-        self.row_embedding = nn.Parameter(torch.empty(heads, kernel_size, half))
-        self.column_embedding = nn.Parameter(torch.empty(heads, kernel_size, half))
+        self.row_embedding = position_table(torch.empty(heads, kernel_size, half))
+        self.column_embedding = position_table(torch.empty(heads, kernel_size, half))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

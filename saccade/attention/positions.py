@@ -24,6 +24,17 @@ from torch import Tensor, nn
 _FEWEST = 256  # rows of a table
 
 
+def position_table(values: Tensor) -> nn.Parameter:
+    """A parameter that tells positions apart. Weight decay leaves it alone: near 0 all positions would be the same."""
+    table = nn.Parameter(values)
+    table.is_position_table = True  # type: ignore[attr-defined]
+    return table
+
+
+def is_position_table(parameter: nn.Parameter) -> bool:
+    return getattr(parameter, "is_position_table", False)
+
+
 def sinusoids(positions: Tensor, size: int, base: float = 10000.0) -> Tensor:
     """sin(ω_k p) at feature 2k, cos(ω_k p) at feature 2k + 1: positions (...) -> (..., size)."""
     if size % 2:
@@ -64,7 +75,7 @@ class Learned(nn.Module):
 
     def __init__(self, size: int, longest: int):
         super().__init__()
-        self.table = nn.Parameter(torch.randn(longest, size) * 0.02)
+        self.table = position_table(torch.randn(longest, size) * 0.02)
 
     def forward(self, length: int, first: int = 0) -> Tensor:
         _require_within(first + length, len(self.table), "position")
@@ -93,8 +104,8 @@ class Learned2d(nn.Module):
         super().__init__()
         if size % 2:
             raise ValueError(f"rows and columns each take half of the features, so the size must be even; got {size}")
-        self.row_table = nn.Parameter(torch.randn(rows, size // 2) * 0.02)
-        self.column_table = nn.Parameter(torch.randn(columns, size // 2) * 0.02)
+        self.row_table = position_table(torch.randn(rows, size // 2) * 0.02)
+        self.column_table = position_table(torch.randn(columns, size // 2) * 0.02)
 
     def forward(self, rows: int, columns: int) -> Tensor:
         _require_within(rows, len(self.row_table), "row")
@@ -152,7 +163,7 @@ class RelativeBias(nn.Module):
         self.buckets = buckets
         self.farthest = farthest
         self.both_ways = both_ways
-        self.table = nn.Parameter(torch.randn(buckets, heads) * 0.02)
+        self.table = position_table(torch.randn(buckets, heads) * 0.02)
 
     def forward(self, queries: int, keys: int, first_query: int = 0) -> Tensor:
         device = self.table.device

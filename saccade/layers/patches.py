@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from saccade.attention.positions import position_table
 from saccade.layers.convolution import Norm, PoolingBlock, channels_last
 
 Size = tuple[int, int]  # rows, columns
@@ -71,7 +72,7 @@ class LearnedPositions(nn.Module):
 
     def __init__(self, size: int, rows: int, columns: int):
         super().__init__()
-        self.table = nn.Parameter(torch.randn(rows, columns, size) * 0.02)
+        self.table = position_table(torch.randn(rows, columns, size) * 0.02)
 
     def forward(self, rows: int, columns: int) -> Tensor:
         table: Tensor = self.table

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from saccade.attention import Attend, ScaledDot, record_attention
+from saccade.attention.positions import position_table
 from saccade.attention.recording import is_watched, record
 
 
@@ -35,7 +36,7 @@ class WindowAttention(nn.Module):
             nn.init.xavier_uniform_(projection.weight)
             nn.init.zeros_(projection.bias)
         # A row for each pair of offsets, rows first.
-        self.offset_bias = nn.Parameter(torch.randn((2 * window - 1) ** 2, heads) * 0.02)
+        self.offset_bias = position_table(torch.randn((2 * window - 1) ** 2, heads) * 0.02)
         # In a tuple it is no submodule: windows are recorded as one map of the whole grid, under this module's own name.
         self._inside = (Attend(ScaledDot(size // heads)),)
 

@@ -21,7 +21,7 @@ class TrainConfig(Config):
     betas: tuple[float, float] = (0.9, 0.98)
     epsilon: float = Field(1e-9, gt=0)
     weight_decay: float = Field(
-        0.0, ge=0, description="of weights with two axes or more; biases and norms are left alone"
+        0.0, ge=0, description="of weights with two axes or more; biases, norms and positions are left alone"
     )
     clip: float | None = Field(1.0, gt=0, description="largest norm of the gradient")
     accumulate: int = Field(1, ge=1, description="batches per update")

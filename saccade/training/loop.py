@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from saccade.attention.positions import is_position_table
 from saccade.errors import UserError
 from saccade.files import make_directory
 from saccade.tasks.task import Objective, Task
@@ -291,11 +292,12 @@ class Training:
 
 
 def _optimizer(objective: Objective, config: TrainConfig) -> torch.optim.Optimizer:
-    """Weight decay is for what has two axes or more: a bias or the gain of a norm that is pulled to 0 loses what it is for."""
+    """Weight decay is for what has two axes or more and is no table of positions: a bias or the gain of a norm that is pulled to 0 loses
+    what it is for."""
     kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
-    matrices = [parameter for parameter in objective.parameters if parameter.dim() >= 2]
-    vectors = [parameter for parameter in objective.parameters if parameter.dim() < 2]
-    groups: list[dict[str, Any]] = [{"params": matrices}, {"params": vectors, "weight_decay": 0.0}]
+    left_alone = [each for each in objective.parameters if each.dim() < 2 or is_position_table(each)]
+    decayed = [each for each in objective.parameters if each.dim() >= 2 and not is_position_table(each)]
+    groups: list[dict[str, Any]] = [{"params": decayed}, {"params": left_alone, "weight_decay": 0.0}]
     return kind(
         groups,
         lr=config.rate,
