@@ -119,9 +119,9 @@ def _write(
                 pixels, resized = decode(listing.open(index), shape, listing.names[index])
             except BadImage as error:
                 if not skip_bad:
-                    raise UserError(f"{error}; --skip-bad leaves such images out") from None
+                    raise UserError(f"{listing.origin}: {error}; --skip-bad leaves such images out") from None
                 counts.bad += 1
-                counts.first_bad = counts.first_bad or str(error)
+                counts.first_bad = counts.first_bad or f"{listing.origin}: {error}"
                 continue
             counts.seconds += time.perf_counter() - before
             counts.images += 1

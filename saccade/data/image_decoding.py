@@ -27,6 +27,7 @@ ENDINGS = frozenset(
 )
 
 _GREY = frozenset(("1", "L", "LA", "La", "I", "F"))
+_ORIENTATION = 0x0112  # the EXIF tag
 Pixels = NDArray[np.uint8]
 
 
@@ -38,7 +39,10 @@ def open_image(content: bytes, name: str) -> Image.Image:
     """The picture with its size and mode known and its pixels not decoded yet."""
     try:
         with _calmly():
-            return Image.open(io.BytesIO(content), formats=FORMATS)
+            image = Image.open(io.BytesIO(content), formats=FORMATS)
+            if image.format == "PNG":  # has checksums, which decoding does not look at
+                Image.open(io.BytesIO(content), formats=("PNG",)).verify()
+            return image
     except (Image.DecompressionBombWarning, Image.DecompressionBombError):
         raise BadImage(
             f"{name} has more than the {Image.MAX_IMAGE_PIXELS:,} pixels that are decoded: make it smaller"
@@ -72,7 +76,7 @@ def decode(image: Image.Image, shape: ImageShape, name: str) -> tuple[Pixels, bo
 
 def size_upright(image: Image.Image) -> tuple[int, int]:
     """Rows and columns once the picture stands upright."""
-    lying = _orientation(image) in (5, 6, 7, 8)
+    lying = _orientation(image) in (5, 6, 7, 8) and image.format != "TIFF"  # of which Pillow gives the size upright
     columns, rows = image.size
     return (columns, rows) if lying else (rows, columns)
 
@@ -97,7 +101,10 @@ def from_array(array: Any, name: str) -> Image.Image:
 def copied(image: Image.Image, name: str) -> Image.Image:
     """A picture that decoding may change, out of one that belongs to somebody else."""
     try:
-        return image.copy()
+        copy = image.copy()
+        if image.format == "TIFF":  # turned upright by Pillow when it was decoded
+            copy.getexif().pop(_ORIENTATION, None)
+        return copy
     except Exception as error:
         raise _damaged(name, error) from None
 
@@ -113,7 +120,7 @@ def _calmly() -> Iterator[None]:
 
 def _orientation(image: Image.Image) -> int:
     try:
-        return int(image.getexif().get(0x0112, 1))
+        return int(image.getexif().get(_ORIENTATION, 1))
     except Exception:  # a note that cannot be read is no reason to refuse a picture that can
         return 1
 
@@ -124,6 +131,8 @@ def _turned(image: Image.Image) -> Image.Image:
 
 def _in_channels(image: Image.Image, channels: int, name: str) -> Image.Image:
     mode = "L" if channels == 1 else "RGB"
+    if image.mode == "I" and image.format == "TIFF":
+        raise BadImage(f"{name} has pixels of 32 bits, whose range is unknown: save it with 8 or 16 bits")
     if image.mode.startswith("I"):
         image = _eight_bits(image, name)
     if image.mode == "F":

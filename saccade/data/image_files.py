@@ -102,6 +102,7 @@ def _labels_by_folder(names: Sequence[str], classes: Sequence[str], origin: str)
 def _csv(path: Path) -> Listing:
     root = os.path.realpath(path.parent)
     names, labels = [], []
+    lines: dict[str, int] = {}  # of each file
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             rows = csv.DictReader(file)
@@ -116,6 +117,12 @@ def _csv(path: Path) -> Listing:
                 if not name or not label:
                     raise UserError(f"{path}, line {rows.line_num}, lacks a path or a label: fill it in or delete it")
                 check_inside(os.path.join(root, name), root, path)
+                before = lines.setdefault(os.path.realpath(os.path.join(root, name)), rows.line_num)
+                if before != rows.line_num:
+                    raise UserError(
+                        f"{path} names {name} in line {before} and again in line {rows.line_num}: keep one of them, "
+                        "or the same image could be trained on and tested with"
+                    )
                 names.append(name)
                 labels.append(label)
     except (UnicodeDecodeError, csv.Error, ValueError) as error:

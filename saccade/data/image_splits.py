@@ -57,7 +57,8 @@ def batches(
     count: int, batch: int, seed: int, number: int, shard: tuple[int, int] = (0, 1)
 ) -> list[np.ndarray[Any, np.dtype[np.int64]]]:
     """The batches of an epoch as indices, the same for the same (seed, number): together every image once, all of nearly the same size
-    (so that no last batch is left with a single image). Each of `world` processes gets every `world`-th image of every batch."""
+    (so that from 3 images a batch on, no last batch is left with a single one). Each of `world` processes gets every `world`-th image of
+    every batch."""
     rank, world = shard
     order = np.random.default_rng([seed, number]).permutation(count)
     parts = np.array_split(order, math.ceil(count / batch)) if count else []

@@ -81,6 +81,8 @@ def folder_store(root: Path) -> ImageStore:
         images = [name for name in files if _is_image(name)]
         ignored += sum(not _is_hidden(name) for name in files) - len(images)
         found += [os.path.relpath(os.path.join(folder, name), real).replace(os.sep, "/") for name in images]
+    for name in found:
+        _check_name(name, root)
     return ImageStore(str(root), sorted(found), lambda name: open_file(Path(real, name), name), ignored)
 
 
@@ -152,6 +154,15 @@ def _is_image(name: str) -> bool:
 def _is_hidden(name: str) -> bool:
     """What systems leave in folders and archives without being asked."""
     return name.startswith(".") or name == "__MACOSX"
+
+
+def _check_name(name: str, root: Path) -> None:
+    """File systems take any bytes for a name; what is written down about an image is text."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        shown = os.fsencode(name).decode("utf-8", "backslashreplace")
+        raise UserError(f"{root} has a file whose name is not UTF-8, {shown}: rename it") from None
 
 
 def check_inside(path: str, root: str, given: Path) -> None:

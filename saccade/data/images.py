@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from itertools import permutations
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -81,10 +82,12 @@ class ImagesConfig(Config):
         if self.corpus == "digits" and (self.train or self.valid or self.test):
             raise ValueError("the built-in digits take no files: leave train, valid and test out, or set corpus: files")
         given = [path for path in (self.train, self.valid, self.test) if path is not None]
-        if len(set(given)) < len(given):
-            raise ValueError(
-                "train, valid and test must be different images: leave valid or test out to have it cut from train"
-            )
+        for one, other in permutations(map(Path.resolve, given), 2):
+            if one == other or (one in other.parents and other.is_dir()):
+                raise ValueError(
+                    f"train, valid and test must be different images, but {other} is part of {one}: "
+                    "move it out, or leave valid or test out to have it cut from train"
+                )
         if (self.rows is None) != (self.columns is None):
             raise ValueError("give both rows and columns, or neither: then the first image decides")
         return self
@@ -129,6 +132,12 @@ def prepare(config: ImagesConfig, directory: Path, seed: int, say: Say) -> Image
     for split in SPLITS:
         if not len(sets[split]):
             raise UserError(f"no image is left to {_PURPOSES[split]}: add some to the classes, or name data.{split}")
+    missing = set(range(len(classes))) - set(sets["train"].labels.tolist())
+    if missing:
+        raise UserError(
+            f"no image of the class {classes[min(missing)]} is left to train on (those that cannot be decoded are left out): "
+            "add some, or take its folder away"
+        )
     images = Images(directory, classes, shape, *_moments(sets["train"]))
     _save(images)
     _tell(images, sets, listings, say)

@@ -141,7 +141,14 @@ class ClassifyTask:
         if hasattr(self.model, "terms"):
             terms: dict[str, Tensor] = self.model.terms(batch.inputs, batch.targets)  # type: ignore[operator]
             return Loss(sum(terms.values(), start=torch.zeros((), device=self.device)), count, _numbers(terms))
-        logits = self.model(batch.inputs).float()
+        try:
+            logits = self.model(batch.inputs).float()
+        except ValueError as error:
+            if "more than 1 value per channel" not in str(error):  # a batch norm's words
+                raise
+            raise UserError(
+                "a batch of one image that the model shrinks to one cell has no spread to normalise by: raise data.batch"
+            ) from None
         right = 100 * (logits.argmax(1) == batch.targets.argmax(1)).sum()  # percent, once divided by the count
         return Loss(F.cross_entropy(logits, batch.targets, reduction="sum"), count, _numbers({"accuracy": right}))
 

@@ -167,8 +167,39 @@ def test_a_bomb_is_refused_before_it_is_decoded(monkeypatch):
 def test_pixels_of_unknown_range_are_refused():
     with pytest.raises(BadImage, match="floating-point pixels"):
         unpacked(packed(Image.new("F", (8, 6)), "TIFF"))
-    with pytest.raises(BadImage, match="more than 16 bits"):
-        unpacked(packed(Image.fromarray(np.full((6, 8), 70_000, np.int32)), "TIFF"), GREY)
+    for value in (200, 70_000):
+        with pytest.raises(BadImage, match="pixels of 32 bits"):
+            unpacked(packed(Image.fromarray(np.full((6, 8), value, np.int32)), "TIFF"), GREY)
+
+
+def test_one_wrong_byte_in_a_png_is_noticed_by_its_checksum():
+    content = packed(Image.fromarray(np.random.default_rng(0).integers(0, 256, (40, 40, 3), dtype=np.uint8)))
+    start = content.index(b"IDAT") + 4
+    for place in (start + 30, start + 1000):
+        damaged = content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
+        with pytest.raises(BadImage, match="damaged or cut short"):
+            unpacked(damaged)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_a_turned_tiff_is_upright_by_path_and_as_a_picture(orientation, dtype):
+    values = np.random.default_rng(0).integers(0, np.iinfo(dtype).max + 1, (5, 9), dtype=dtype)
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    content = packed(Image.fromarray(values), "TIFF", exif=exif)
+    png = packed(
+        Image.fromarray(values), "PNG", exif=exif
+    )  # Pillow leaves these as they are, so this is turned by its note alone
+    rows, columns = size_upright(open_image(png, "a.png"))
+    shape = ImageShape(1, rows, columns)
+    expected, _ = unpacked(png, shape)
+    assert size_upright(open_image(content, "a.tiff")) == (rows, columns)
+    pixels, resized = unpacked(content, shape)
+    np.testing.assert_array_equal(pixels, expected)
+    assert not resized
+    given = copied(Image.open(io.BytesIO(content)), "a picture")
+    np.testing.assert_array_equal(decode(given, shape, "a picture")[0].transpose(1, 2, 0), expected)
 
 
 @settings(max_examples=150, deadline=None)

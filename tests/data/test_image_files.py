@@ -119,6 +119,16 @@ def test_a_folder_that_is_itself_a_link_is_read(tmp_path):
     assert len(list_images(tmp_path / "link")) == 4
 
 
+@pytest.mark.parametrize("name", [b"cat/caf\xe9.png", b"caf\xe9/1.png"])
+def test_a_name_that_is_no_text_is_refused(tmp_path, name):
+    path = os.path.join(os.fsencode(fill(tmp_path / "data", NAMES)), name)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as file:
+        file.write(png())
+    with pytest.raises(UserError, match=r"not UTF-8, .*caf\\xe9.*: rename it"):
+        list_images(tmp_path / "data")
+
+
 def test_a_table_names_paths_and_labels(tmp_path):
     fill(tmp_path, ["pictures/1.png", "pictures/2.png"])
     table = tmp_path / "train.csv"
@@ -139,6 +149,8 @@ def test_a_table_names_paths_and_labels(tmp_path):
         ("path,label\n../secret.png,cat\n", "outside of"),
         ("path,label\n/etc/hostname,cat\n", "outside of"),
         ("path,label\n\x00,cat\n", "not a readable CSV"),
+        ("path,label\na.png,cat\nb.png,cat\nx/../a.png,cat\n", "in line 2 and again in line 4"),
+        ("path,label\na.png,cat\na.png,dog\n", "in line 2 and again in line 3"),
     ],
 )
 def test_a_wrong_table_is_refused_in_a_sentence(tmp_path, text, sentence):

@@ -204,6 +204,21 @@ def test_a_bad_image_stops_with_its_name_unless_it_may_be_left_out(tmp_path):
     )
 
 
+def test_a_class_of_bad_images_only_is_a_sentence(tmp_path):
+    root = a_folder(tmp_path / "data", {"cat": 10, "dog": 10, "eel": 3})
+    for path in (root / "eel").iterdir():
+        path.write_bytes(b"nothing")
+    with pytest.raises(UserError, match="no image of the class eel is left to train on"):
+        prepared(tmp_path / "run", train=root, skip_bad=True)
+
+
+def test_held_out_images_may_not_lie_inside_the_training_folder(tmp_path):
+    root = a_folder(tmp_path / "data", {"cat": 4, "dog": 4})
+    a_folder(root / "test", {"cat": 2, "dog": 2})
+    with pytest.raises(ValidationError, match="is part of"):
+        ImagesConfig(train=root, test=tmp_path / "data" / ".." / "data" / "test")
+
+
 def test_only_bad_images_is_a_sentence(tmp_path):
     for name in ("cat", "dog"):
         (tmp_path / "data" / name).mkdir(parents=True)
