@@ -45,7 +45,7 @@ def export_image_model(run: Run, directory: Path) -> float:
         axes = {"images": {0: "batch"}}
         write_graph(model, (_pictures(task, 3),), aside / "model.onnx", ["images"], ["log_probabilities"], axes)
         difference = check(_difference(model, task, aside / "model.onnx"))
-        shape = task.images.shape
+        shape = task.shape
         facts = {
             "format": "onnx",
             "opset": OPSET,
@@ -55,7 +55,11 @@ def export_image_model(run: Run, directory: Path) -> float:
         }
         (aside / "saccade.json").write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         text = _README.format(
-            channels=shape.channels, rows=shape.rows, columns=shape.columns, mode=_MODES[shape.channels]
+            channels=shape.channels,
+            rows=shape.rows,
+            columns=shape.columns,
+            mode=_MODES[shape.channels],
+            most=2 * max(shape.rows, shape.columns),
         )
         (aside / "README.txt").write_text(text, encoding="utf-8")
     return difference
@@ -73,10 +77,8 @@ def _difference(model: FromBytes, task: ClassifyTask, path: Path) -> float:
 
 
 def _pictures(task: ClassifyTask, count: int) -> Tensor:
-    shape = task.images.shape
     draw = torch.Generator().manual_seed(count)
-    size = (count, shape.channels, shape.rows, shape.columns)
-    return torch.randint(256, size, generator=draw, dtype=torch.uint8)
+    return torch.randint(256, (count, *task.shape.sizes), generator=draw, dtype=torch.uint8)
 
 
 _MODES = {1: "L", 3: "RGB"}
@@ -95,9 +97,17 @@ This program names what is in the pictures it is given. It needs the packages on
         classes = json.load(file)["classes"]
     model = onnxruntime.InferenceSession("model.onnx")
     for path in sys.argv[1:]:
-        picture = ImageOps.exif_transpose(Image.open(path)).convert("{mode}")
-        pixels = numpy.asarray(ImageOps.fit(picture, ({columns}, {rows}), Image.Resampling.BILINEAR))
-        images = pixels.reshape(1, {rows}, {columns}, {channels}).transpose(0, 3, 1, 2)
+        picture = Image.open(path)
+        picture.draft(None, ({most}, {most}))  # a large JPEG is decoded small
+        picture = ImageOps.exif_transpose(picture)
+        if picture.mode.startswith("I"):  # 16 bits to 8
+            picture = Image.fromarray((numpy.asarray(picture).astype("uint32") >> 8).astype("uint8"))
+        if picture.has_transparency_data:
+            paper = Image.new("RGBA", picture.size, "white")
+            picture = Image.alpha_composite(paper, picture.convert("RGBA"))
+        picture = ImageOps.fit(picture.convert("{mode}"), ({columns}, {rows}), Image.Resampling.BICUBIC)
+        images = numpy.asarray(picture).reshape(1, {rows}, {columns}, {channels}).transpose(0, 3, 1, 2)
         (log_probabilities,) = model.run(None, {{"images": images}})
-        print(path, classes[int(log_probabilities[0].argmax())])
+        best = int(log_probabilities[0].argmax())
+        print(path, classes[best], f"{{numpy.exp(log_probabilities[0, best]):.4f}}")
 """

@@ -1,5 +1,6 @@
 """onnxruntime names the classes of pictures as torch does, for every image model that can be a graph."""
 
+import json
 import subprocess
 import sys
 
@@ -43,17 +44,39 @@ def test_a_graph_gives_the_probabilities_of_predict(tmp_path, name):
         torch.testing.assert_close(torch.tensor(np.exp(row)), torch.tensor(expected), atol=1e-5, rtol=1e-4)
 
 
-def test_the_readmes_program_needs_nothing_of_ours(tmp_path):
-    run = trained(tmp_path, "vit", MODELS["vit"])
+def test_the_readmes_program_sees_what_predict_sees_and_needs_nothing_of_ours(tmp_path):
+    run = trained(tmp_path, "vit", [*MODELS["vit"], "train.steps=30", "train.rate=0.01"])
     export_onnx(run, tmp_path / "graph")
-    pixels = np.random.default_rng(1).integers(0, 256, (8, 8), dtype=np.uint8)
-    Image.fromarray(pixels).save(tmp_path / "x.png")
+    numbers = np.random.default_rng(1)
+    pictures = {
+        "small.png": Image.fromarray(numbers.integers(0, 256, (8, 8), dtype=np.uint8)),
+        "transparent.png": Image.fromarray(numbers.integers(0, 256, (40, 31, 4), dtype=np.uint8)),
+        "deep.png": Image.fromarray(numbers.integers(0, 65536, (20, 20), dtype=np.uint16)),
+        "turned.jpg": Image.fromarray(numbers.integers(0, 256, (90, 300, 3), dtype=np.uint8)),
+    }
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    for name, picture in pictures.items():
+        picture.save(tmp_path / name, exif=exif)
     program = program_of((tmp_path / "graph" / "README.txt").read_text(encoding="utf-8"))
-    command = [sys.executable, "-c", program, str(tmp_path / "x.png")]
-    done = subprocess.run(command, cwd=tmp_path / "graph", capture_output=True, text=True)
+    paths = [str(tmp_path / name) for name in pictures]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *paths], cwd=tmp_path / "graph", capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == [str(tmp_path / "x.png"), run.predict([pixels])[0].text]
+    for line, path, answer in zip(done.stdout.splitlines(), paths, run.predict(paths), strict=True):
+        named, best, probability = line.split()
+        assert (named, best) == (path, answer.text)
+        assert float(probability) == pytest.approx(answer.probability, abs=1e-4)
+    assert len({answer.probability for answer in run.predict(paths)}) == len(paths)
     assert "saccade" not in program.replace("saccade.json", "")
+
+
+def test_a_model_of_scattered_images_takes_the_whole_frame(tmp_path):
+    frame = ["data.scatter.kind=translated", "data.scatter.rows=16", "data.scatter.columns=12"]
+    run = trained(tmp_path, "cnn", ["model.attention=none", "model.widths=[4,4,8]", "model.hidden=8", *frame])
+    export_onnx(run, tmp_path / "graph")
+    assert json.loads((tmp_path / "graph" / "saccade.json").read_text())["image"] == [1, 16, 12]
 
 
 def test_a_glimpse_network_is_refused_in_a_sentence(tmp_path):
