@@ -58,6 +58,8 @@ def _picture(task: Any, source: Any, pixel: tuple[int, int] | None, only: str) -
     from saccade.models.glimpse import GlimpseNetwork
 
     if isinstance(task.model, GlimpseNetwork):
+        if pixel is not None or only != "*":
+            raise UserError("this run glimpses, and its one picture is its path: leave out --pixel and --only")
         path = glimpses.see(task, source)
         return Looked([path.attention_map()], partial(glimpses.save, path))
     sight = seeing.see(task, source, pixel, only)

@@ -16,15 +16,17 @@ chooses no further place, so T glimpses have T - 1 choices. The reward R is log 
 right, else 0) does not say how nearly right a path was.
 
 A prediction follows one path, always to the mean of π. With `samples` = M it draws M paths and averages their probabilities; that is
-another figure and to be reported as such.
+another figure and to be reported as such. What a prediction draws depends on the image alone: whoever asks twice, or in another batch,
+gets the same answer.
 
 Axis legend: B batch, T glimpses, D features.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
+from zlib import crc32
 
 import torch
 from pydantic import Field
@@ -35,7 +37,7 @@ from saccade.config import Config as BaseConfig
 from saccade.data.image_shape import ImageShape
 from saccade.layers.retina import Retina
 
-_PREDICTION_SEED = 1  # whoever asks twice gets the same answer
+Generators = Sequence[Generator] | None  # one for each image of a batch; None are torch's own numbers
 
 
 class Config(BaseConfig):
@@ -71,12 +73,14 @@ class Path:
 class Policy(nn.Module):
     """Chooses the next location (B, 2), row and column, from what is known (B, D)."""
 
-    def sample(self, state: Tensor, generator: Generator | None = None) -> Tensor:
+    predicts_by_chance = False
+
+    def sample(self, state: Tensor, generators: Generators = None) -> Tensor:
         raise NotImplementedError
 
-    def likeliest(self, state: Tensor, generator: Generator | None = None) -> Tensor:
+    def likeliest(self, state: Tensor, generators: Generators = None) -> Tensor:
         """The choice to predict with, where one is likelier than the others."""
-        return self.sample(state, generator)
+        return self.sample(state, generators)
 
     def log_prob(self, states: Tensor, drawn: Tensor) -> Tensor:
         """How likely the choices were, (B, T - 1); a single 0 where there is nothing to learn."""
@@ -102,11 +106,11 @@ class LearnedPolicy(Policy):
         done = (self.batches / self.std_batches).clamp(max=1)
         return self.std + (self.std_end - self.std) * done
 
-    def sample(self, state: Tensor, generator: Generator | None = None) -> Tensor:
+    def sample(self, state: Tensor, generators: Generators = None) -> Tensor:
         mean = self.likeliest(state)
-        return mean + self.spread() * _drawn(torch.randn, mean, generator)
+        return mean + self.spread() * _drawn(torch.randn, mean, generators)
 
-    def likeliest(self, state: Tensor, generator: Generator | None = None) -> Tensor:
+    def likeliest(self, state: Tensor, generators: Generators = None) -> Tensor:
         return torch.tanh(self.mean(state))
 
     def log_prob(self, states: Tensor, drawn: Tensor) -> Tensor:
@@ -121,14 +125,16 @@ class LearnedPolicy(Policy):
 class RandomPolicy(Policy):
     """Anywhere in the image, whatever was seen."""
 
-    def sample(self, state: Tensor, generator: Generator | None = None) -> Tensor:
-        return 2 * _drawn(torch.rand, state[:, :2], generator) - 1
+    predicts_by_chance = True
+
+    def sample(self, state: Tensor, generators: Generators = None) -> Tensor:
+        return 2 * _drawn(torch.rand, state[:, :2], generators) - 1
 
 
 class CentrePolicy(Policy):
     """Always the middle of the image."""
 
-    def sample(self, state: Tensor, generator: Generator | None = None) -> Tensor:
+    def sample(self, state: Tensor, generators: Generators = None) -> Tensor:
         return torch.zeros_like(state[:, :2])
 
 
@@ -161,13 +167,13 @@ class GlimpseNetwork(nn.Module):
 
     def likeliest_path(self, images: Tensor) -> Path:
         """The path that one prediction takes."""
-        generator = torch.Generator().manual_seed(_PREDICTION_SEED)
-        return self.follow(images, lambda state: self.policy.likeliest(state, generator))
+        generators = _of_each(images) if self.policy.predicts_by_chance else None
+        return self.follow(images, lambda state: self.policy.likeliest(state, generators))
 
     def probabilities(self, images: Tensor, samples: int) -> Tensor:
         """The mean probability of every class over so many drawn paths, the same ones each time it is asked: (B, classes)."""
-        generator = torch.Generator().manual_seed(_PREDICTION_SEED)
-        paths = (self.follow(images, lambda state: self.policy.sample(state, generator)) for _ in range(samples))
+        generators = _of_each(images)
+        paths = (self.follow(images, lambda state: self.policy.sample(state, generators)) for _ in range(samples))
         return torch.stack([self.action(path.states[:, -1]).softmax(-1) for path in paths]).mean(0)
 
     def terms(self, images: Tensor, targets: Tensor) -> dict[str, Tensor]:
@@ -218,9 +224,16 @@ def policy(config: Config) -> Policy:
     return RandomPolicy() if config.policy == "random" else CentrePolicy()
 
 
-def _drawn(kind: Callable[..., Tensor], like: Tensor, generator: Generator | None) -> Tensor:
-    device = like.device if generator is None else generator.device
-    return kind(like.shape, generator=generator, device=device).to(like)
+def _of_each(images: Tensor) -> list[Generator]:
+    """A source of random numbers for each image, seeded by its pixels."""
+    pixels = images.detach().float().cpu().numpy()
+    return [torch.Generator().manual_seed(crc32(image.tobytes())) for image in pixels]
+
+
+def _drawn(kind: Callable[..., Tensor], like: Tensor, generators: Generators) -> Tensor:
+    if generators is None:
+        return kind(like.shape, device=like.device).to(like)
+    return torch.stack([kind(like.shape[1:], generator=each) for each in generators]).to(like)
 
 
 def build(config: Config, image: ImageShape, classes: int) -> GlimpseNetwork:

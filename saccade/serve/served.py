@@ -30,7 +30,7 @@ from saccade.models.glimpse import GlimpseNetwork
 from saccade.run import Run
 from saccade.serve.limits import Limits
 from saccade.serve.messages import FigureQuestion, LookQuestion, PredictQuestion, RunInfo
-from saccade.tasks.held_out import framed
+from saccade.tasks.held_out import example_or_itself
 
 _EXAMPLES = 6
 _SETTINGS = ("search", "beam", "length_penalty", "temperature", "top_k", "top_p", "seed")
@@ -129,8 +129,7 @@ class ImageRun(PictureReader):
 
     def examples(self) -> list[str]:
         task = self.run.task
-        held_out = task.images.valid
-        return [data_address(framed(task, held_out.pixels[place])) for place in spread(len(held_out))]
+        return [data_address(example_or_itself(task, f"valid:{place}")) for place in spread(len(task.images.valid))]
 
     def predict(self, questions: Sequence[PredictQuestion]) -> list[dict[str, Any]]:
         pictures = [self.picture(str(question.image)) for question in questions]

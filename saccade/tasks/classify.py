@@ -15,7 +15,7 @@ Axis legend: B batch, C channels, H rows, W columns.
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -179,7 +179,8 @@ class ClassifyTask:
 
     def evaluate(self, split: SplitName = "test", samples: int | None = None) -> ClassScores:
         with self._sampling(samples):
-            return score_classes(self._judge(split), self.images.split(split).labels, self.classes)
+            scores = score_classes(self._judge(split), self.images.split(split).labels, self.classes)
+            return replace(scores, paths=getattr(self.model, "samples", 1))
 
     @contextmanager
     def _sampling(self, samples: int | None) -> Iterator[None]:
@@ -200,11 +201,20 @@ class ClassifyTask:
 
     def _judge(self, split: SplitName) -> np.ndarray[Any, np.dtype[np.float32]]:
         """Log-probabilities (images, classes) of a whole split."""
-        pixels = self.images.split(split).pixels
-        places = torch.Generator().manual_seed(SPLITS.index(split))
-        parts = (torch.tensor(pixels[start : start + _AT_A_TIME]) for start in range(0, len(pixels), _AT_A_TIME))
-        frames = (scattered(part, self.recipe.data.scatter, places) for part in parts)
-        return np.concatenate([part.cpu().numpy() for part in self._log_probabilities(frames)])
+        count = len(self.images.split(split))
+        parts = (self._frames(split, start) for start in range(0, count, _AT_A_TIME))
+        return np.concatenate([part.cpu().numpy() for part in self._log_probabilities(parts)])
+
+    def frame(self, split: SplitName, number: int) -> Tensor:
+        """One held-out image as it is judged, bytes (C, H, W)."""
+        start = number - number % _AT_A_TIME
+        return self._frames(split, start)[number - start]
+
+    def _frames(self, split: SplitName, start: int) -> Tensor:
+        """Some held-out images from number `start` on, scattered where images are: always to the same places."""
+        pixels = torch.tensor(self.images.split(split).pixels[start : start + _AT_A_TIME])
+        places = torch.Generator().manual_seed((SPLITS.index(split) << 32) + start)
+        return scattered(pixels, self.recipe.data.scatter, places)
 
     @torch.no_grad()
     def _log_probabilities(self, parts: Iterator[Tensor]) -> Iterator[Tensor]:

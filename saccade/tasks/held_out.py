@@ -3,9 +3,6 @@
 import re
 from typing import Any
 
-import torch
-
-from saccade.data.scatter import scattered
 from saccade.errors import UserError
 
 _NAME = re.compile(r"(valid|test):(\S*)")
@@ -26,14 +23,8 @@ def example_or_itself(task: Any, given: str) -> Any:
     if task.recipe.task == "caption":
         pixels = task.captions.split(split).pixels
         return pixels[_within(number, len(pixels), split)].transpose(1, 2, 0)  # (C, H, W) -> (H, W, C)
-    pixels = task.images.split(split).pixels
-    return framed(task, pixels[_within(number, len(pixels), split)])
-
-
-def framed(task: Any, pixels: Any) -> Any:
-    """A held-out image (C, H, W) as the model would get it, (H, W, C)."""
-    frames = scattered(torch.tensor(pixels)[None], task.recipe.data.scatter, torch.Generator().manual_seed(0))
-    return frames[0].permute(1, 2, 0).byte().numpy()
+    number = _within(number, len(task.images.split(split)), split)
+    return task.frame(split, number).permute(1, 2, 0).numpy()  # (C, H, W) -> (H, W, C)
 
 
 def _within(number: int, count: int, split: str) -> int:

@@ -12,6 +12,7 @@ from torch.distributions import Normal
 from torch.nn import functional as F
 
 from saccade.data.image_shape import ImageShape
+from saccade.models import glimpse
 from saccade.models.glimpse import Config, GlimpseNetwork, build
 
 POLICIES = ("learned", "random", "centre")
@@ -205,15 +206,14 @@ def test_policies_that_cannot_learn_have_no_reinforce_term_and_no_parameters(pol
 def test_random_places_are_uniform_and_know_nothing_of_the_image():
     model = make(policy="random", glimpses=3)
     torch.manual_seed(0)
-    drawn = model.follow(torch.randn(3000, 1, 9, 9).double(), model.policy.sample).drawn.flatten(0, 1)
-    assert drawn.abs().max() <= 1
-    torch.testing.assert_close(drawn.mean(0), torch.zeros(2).double(), atol=0.03, rtol=0)
-    torch.testing.assert_close(drawn.var(0), torch.full((2,), 1 / 3).double(), atol=0.02, rtol=0)
-    first, second = (
-        model.likeliest_path(images).locations
-        for images in (torch.zeros(2, 1, 9, 9).double(), torch.ones(2, 1, 9, 9).double())
-    )
-    assert torch.equal(first, second)
+    images = torch.randn(3000, 1, 9, 9).double()
+    for path in (model.follow(images, model.policy.sample), model.likeliest_path(images)):  # to train and to predict with
+        drawn = path.drawn.flatten(0, 1)
+        assert drawn.abs().max() <= 1
+        torch.testing.assert_close(drawn.mean(0), torch.zeros(2).double(), atol=0.03, rtol=0)
+        torch.testing.assert_close(drawn.var(0), torch.full((2,), 1 / 3).double(), atol=0.02, rtol=0)
+        seen = torch.stack((path.drawn[:, 0, 0], images.mean((1, 2, 3))))
+        assert torch.corrcoef(seen)[0, 1].abs() < 0.06
 
 
 def test_the_centre_policy_never_moves():
@@ -234,6 +234,16 @@ def test_a_prediction_is_the_same_each_time_and_draws_nothing_from_torch(policy,
     assert torch.equal(model(images), first)
 
 
+@pytest.mark.parametrize(("policy", "samples"), itertools.product(POLICIES, (1, 3)))
+def test_a_prediction_does_not_depend_on_the_batch(policy, samples):
+    model = make(policy=policy, samples=samples, std=0.9).eval()
+    images, _ = a_batch()
+    alone = torch.cat([model(image[None]) for image in images])
+    torch.testing.assert_close(model(images), alone, atol=1e-12, rtol=0)
+    paths = model.likeliest_path(images).locations
+    assert policy != "random" or len(paths.unique(dim=0)) == len(images)  # and is not the same for all
+
+
 def test_the_likeliest_path_goes_to_the_mean_and_does_not_depend_on_the_batch():
     model = make().eval()
     images, _ = a_batch()
@@ -250,8 +260,7 @@ def test_several_samples_average_probabilities_and_not_their_logarithms():
         model.action.weight.mul_(10)
         model.action.bias.zero_()
     images, _ = a_batch()
-    generator = torch.Generator().manual_seed(1)
-    choose = partial(model.policy.sample, generator=generator)
+    choose = partial(model.policy.sample, generators=glimpse._of_each(images))
     single = torch.stack([model.action(model.follow(images, choose).states[:, -1]).softmax(-1) for _ in range(10)])
     torch.testing.assert_close(model.probabilities(images, 10), single.mean(0))
     torch.testing.assert_close(model(images).softmax(-1), single.mean(0))

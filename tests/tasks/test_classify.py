@@ -20,6 +20,7 @@ from saccade.data.images import ImagesConfig, prepare
 from saccade.data.scatter import ScatterConfig
 from saccade.errors import ConfigError, UserError
 from saccade.tasks.classify import ClassifyTask, ObjectiveConfig
+from saccade.tasks.held_out import example_or_itself
 from saccade.training.checkpoint import load_model
 from saccade.training.start import train
 
@@ -63,6 +64,7 @@ def digits(tmp_path_factory):
 
 def a_task(digits, model=Tiny, augment=None, scatter=None, **objective) -> ClassifyTask:
     recipe = SimpleNamespace(
+        task="classify",
         data=ImagesConfig(corpus="digits", scatter=ScatterConfig(**(scatter or {}))),
         augment=AugmentConfig(**(augment or {})),
         objective=ObjectiveConfig(**objective),
@@ -196,6 +198,12 @@ def test_scattered_images_are_elsewhere_each_time_in_training_and_always_the_sam
     assert not torch.equal(first, second)
     torch.testing.assert_close(first.sum((1, 2, 3)), second.sum((1, 2, 3)), atol=1e-3, rtol=1e-4)  # the same digits
     assert task.evaluate("test") == task.evaluate("test")
+    spread = task.images.split("test").pixels.shape[0]
+    assert len({tuple(np.argwhere(example_or_itself(task, f"test:{n}")[..., 0])[0]) for n in range(spread)}) > 20
+    answers = task.predict([example_or_itself(task, f"test:{n}") for n in range(spread)])
+    truth = [task.classes[label] for label in task.images.test.labels]
+    right = sum(answer.text == label for answer, label in zip(answers, truth, strict=True))
+    assert right == round(task.evaluate("test").accuracy * spread / 100)  # named examples are those that are judged
     frame = np.zeros((20, 30), np.uint8)
     frame[5:13, 7:15] = digits.test.pixels[0, 0]
     np.testing.assert_array_equal(task.picture(frame)[0], frame)  # a picture to predict is a frame already
@@ -304,7 +312,10 @@ def test_glimpses_are_judged_by_one_path_or_by_several(tmp_path):
     )
     run = saccade.load(train(tmp_path / "recipe.yaml", ["train.steps=5"], tmp_path / "run"))
     once = run.evaluate()
-    assert run.evaluate(samples=5).cross_entropy != once.cross_entropy
+    several = run.evaluate(samples=5)
+    assert several.cross_entropy != once.cross_entropy
+    assert (once.paths, several.paths) == (1, 5)
+    assert ("drawn paths an image", "5") in several.rows()
     assert run.evaluate().cross_entropy == once.cross_entropy
     with pytest.raises(UserError, match="1 samples"):
         run.evaluate(samples=1)
