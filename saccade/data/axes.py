@@ -20,9 +20,14 @@ class Grid:
     rows: int
     columns: int
     extra: tuple[str, ...] = ()
+    cell: int | None = None  # pixels on a side of a cell; unless given, the cells share the image evenly
 
     def __len__(self) -> int:
         return len(self.extra) + self.rows * self.columns
+
+    def covered(self, rows: int, columns: int) -> tuple[int, int]:
+        """The rows and columns of pixels under all cells of an image of that size: more, where the last cells hang over its edge."""
+        return (rows, columns) if self.cell is None else (self.rows * self.cell, self.columns * self.cell)
 
 
 @dataclass(frozen=True)

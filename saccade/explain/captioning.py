@@ -161,7 +161,8 @@ def _panels(sight: CaptionSight, weights: NDArray[np.float32]) -> list[Panel]:
         cells = row.reshape(grid.rows, grid.columns)
         mark = _cell(row, grid) if row.max() == row.sum() > 0 else None
         note = "one cell" if mark else f"largest {overlay.short(float(row.max()))} · even {overlay.short(1 / len(row))}"
-        shown = (overlay.uncovered if mark else overlay.blended)(sight.picture, cells)
+        picture = sight.picture
+        shown = overlay.uncovered(picture, cells) if mark else overlay.blended(picture, cells, grid)
         panels.append(Panel(shown, word, note, mark))
     return panels
 

@@ -60,7 +60,7 @@ class GlimpsePath:
         for glimpse, _, side, part in self.parts():
             weights[glimpse][part] += 1 / (self.windows.shape[1] * side * side)
         steps = Steps(tuple(f"glimpse {number + 1}" for number in range(len(weights))))
-        return AttentionMap("glimpses", weights.reshape(len(weights), -1), steps, Grid(rows, columns))
+        return AttentionMap("glimpses", weights.reshape(len(weights), -1), steps, Grid(rows, columns, cell=1))
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values: the path, and its attention map under `maps` as in every other .json file."""
@@ -89,7 +89,7 @@ class GlimpsePath:
 
 
 def see(task: ClassifyTask, image: AnyImage) -> GlimpsePath:
-    """The path over an image by which the task would predict its class."""
+    """The likeliest path over an image, by which the task predicts its class unless it draws several (`samples`)."""
     if not isinstance(task.model, GlimpseNetwork):
         raise UserError(
             "this model sees the whole image at once: train one with `model.name: glimpse` to see where it looks"
@@ -97,16 +97,21 @@ def see(task: ClassifyTask, image: AnyImage) -> GlimpsePath:
     pixels = task.picture(image)  # (C, H, W)
     picture = pixels.transpose(1, 2, 0) if len(pixels) == 3 else pixels[0]
     standardised = task.standardise(torch.tensor(pixels)[None].to(task.device))[0]
-    return look(task.model, standardised, task.classes, picture)
+    return look(task.model, standardised, task.classes, picture, np.array(task.images.mean, np.float32))
 
 
 @torch.no_grad()
 def look(
-    model: GlimpseNetwork, image: Tensor, classes: Sequence[str], picture: NDArray[Any] | None = None
+    model: GlimpseNetwork,
+    image: Tensor,
+    classes: Sequence[str],
+    picture: NDArray[Any] | None = None,
+    mean: NDArray[np.float32] | None = None,
 ) -> GlimpsePath:
-    """The path over one standardised image (C, H, W) that the model predicts with.
+    """The likeliest path over one standardised image (C, H, W).
 
-    `picture` is the image for people, (H, W) or (H, W, 3): bytes, or floats from 0 to 1; without it the image itself is shown.
+    `picture` is the image for people, (H, W) or (H, W, 3): bytes, or floats from 0 to 1; without it the image itself is shown. `mean` is
+    the colour that was standardised to 0, from 0 to 1, which is what the retina sees beyond the edge; black unless given.
     """
     if image.dim() != 3:
         raise UserError(
@@ -124,7 +129,7 @@ def look(
         picture=shown,
         locations=locations.numpy(),
         windows=model.retina.windows(locations, (shown.shape[0], shown.shape[1])).numpy(),
-        patches=_patches(model, shown, locations),
+        patches=_patches(model, shown, locations, mean),
         probabilities=probabilities.cpu().numpy(),
         classes=tuple(classes),
     )
@@ -186,11 +191,14 @@ def _picture(image: Tensor, picture: NDArray[Any] | None) -> NDArray[np.float32]
     return np.clip(picture.astype(np.float32) / scale, 0, 1)
 
 
-def _patches(model: GlimpseNetwork, picture: NDArray[np.float32], locations: Tensor) -> NDArray[np.float32]:
+def _patches(
+    model: GlimpseNetwork, picture: NDArray[np.float32], locations: Tensor, mean: NDArray[np.float32] | None
+) -> NDArray[np.float32]:
     """The picture through the model's retina: (T, S, P, P) or (T, S, P, P, 3)."""
-    channels = torch.from_numpy(picture if picture.ndim == 3 else picture[..., None]).permute(2, 0, 1)
+    outside = torch.zeros(1) if mean is None else torch.from_numpy(mean)  # (C,)
+    channels = (torch.from_numpy(picture if picture.ndim == 3 else picture[..., None]) - outside).permute(2, 0, 1)
     windows = model.retina.prepare(channels[None]).expand(len(locations), -1, -1, -1, -1, -1)
-    seen = model.retina(windows, locations).permute(0, 1, 3, 4, 2)  # (T, S, C, P, P) -> (T, S, P, P, C)
+    seen = model.retina(windows, locations).permute(0, 1, 3, 4, 2) + outside  # (T, S, C, P, P) -> (T, S, P, P, C)
     return (seen if picture.ndim == 3 else seen.squeeze(-1)).numpy()
 
 

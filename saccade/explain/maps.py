@@ -184,7 +184,7 @@ def _axis_to_dict(axis: Axis) -> dict[str, Any]:
         return {"kind": "tokens", "words": list(axis.words)}
     if isinstance(axis, Steps):
         return {"kind": "steps", "labels": list(axis.labels)}
-    return {"kind": "grid", "rows": axis.rows, "columns": axis.columns, "extra": list(axis.extra)}
+    return {"kind": "grid", "rows": axis.rows, "columns": axis.columns, "extra": list(axis.extra), "cell": axis.cell}
 
 
 def _axis_from_dict(values: Mapping[str, Any]) -> Axis:
@@ -194,5 +194,7 @@ def _axis_from_dict(values: Mapping[str, Any]) -> Axis:
     if kind == "steps":
         return Steps(tuple(map(str, values["labels"])))
     if kind == "grid":
-        return Grid(int(values["rows"]), int(values["columns"]), tuple(map(str, values["extra"])))
+        cell = values.get("cell")
+        extra = tuple(map(str, values["extra"]))
+        return Grid(int(values["rows"]), int(values["columns"]), extra, None if cell is None else int(cell))
     raise ValueError(f"an axis is tokens, steps or grid, not {kind!r}")

@@ -66,7 +66,7 @@ def save(sight: Sight, path: str | Path, title: str = "") -> None:
         path,
         png=lambda: png(sight, title),
         svg=lambda: svg(sight, title),
-        html=lambda: page(sight.whole if light else sight.maps, title, "looks from", "looks at"),
+        html=lambda: page(sight.whole if light else sight.maps, title, "looks from", "looks at", sight.picture),
         values=lambda: {
             "title": title,
             "answer": sight.answer.to_dict(),
@@ -182,7 +182,7 @@ def _over(picture: Pixels, attention: AttentionMap, weights: NDArray[np.float32]
     beside, cells = row[: len(grid.extra)], row[len(grid.extra) :].reshape(grid.rows, grid.columns)
     notes = [f"largest {short(float(cells.max()))}"]
     notes += [f"{name} {number(float(weight))}" for name, weight in zip(grid.extra, beside, strict=True)]
-    return Panel(blended(picture, cells), title, " · ".join(notes))
+    return Panel(blended(picture, cells, grid), title, " · ".join(notes))
 
 
 def short(weight: float) -> str:
@@ -202,18 +202,25 @@ def _mark(sight: Sight) -> tuple[float, float, float, float] | None:
     if axis is None or cell is None or cell < len(axis.extra):
         return None
     row, column = divmod(cell - len(axis.extra), axis.columns)
-    return column / axis.columns, row / axis.rows, 1 / axis.columns, 1 / axis.rows
+    rows, columns = sight.picture.shape[:2]
+    down, across = axis.covered(rows, columns)
+    height, width = down / axis.rows / rows, across / axis.columns / columns  # of a cell, as shares of the picture
+    return column * width, row * height, min(width, 1 - column * width), min(height, 1 - row * height)
 
 
 # Pixels
 
 
-def blended(picture: Pixels, cells: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Cells (rows, columns) as colour over the pale picture; a place without weight keeps it, the largest weight nearly hides it."""
+def blended(picture: Pixels, cells: NDArray[np.float32], grid: Grid) -> NDArray[np.float64]:
+    """The cells of a grid (rows, columns) as colour over the pale picture; a place without weight keeps it, the largest weight nearly
+    hides it."""
     large = enlarged(picture)
     peak = float(cells.max())
-    smooth = Image.fromarray(cells / peak if peak > 0 else cells).resize(large.shape[1::-1], Image.Resampling.BICUBIC)
-    return _coloured(np.asarray(smooth, np.float64).clip(0, 1), _pale(large))
+    scale, (down, across) = large.shape[0] // picture.shape[0], grid.covered(*picture.shape[:2])
+    flat = Image.fromarray(cells / peak if peak > 0 else cells)
+    smooth = flat.resize((across * scale, down * scale), Image.Resampling.BICUBIC)
+    share = np.asarray(smooth, np.float64)[: large.shape[0], : large.shape[1]]  # what hangs over the edge is cut off
+    return _coloured(share.clip(0, 1), _pale(large))
 
 
 def uncovered(picture: Pixels, cells: NDArray[np.float32]) -> NDArray[np.float64]:

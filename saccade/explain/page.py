@@ -1,9 +1,13 @@
 """Attention maps as one HTML file to hover over, tab through and send by mail."""
 
+from base64 import b64encode
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from saccade.data.axes import Axis, Grid
+from saccade.data.image_decoding import Pixels
 from saccade.explain.document import filled
 from saccade.explain.maps import AttentionMap, labels
 
@@ -11,10 +15,19 @@ _DIGITS = 5  # of each weight in the page, which shows two; .json files have the
 
 
 def page(
-    maps: Sequence[AttentionMap], title: str = "", query_title: str | None = None, key_title: str | None = None
+    maps: Sequence[AttentionMap],
+    title: str = "",
+    query_title: str | None = None,
+    key_title: str | None = None,
+    picture: Pixels | None = None,
 ) -> str:
-    """The whole document. The titles of the two sides are guessed from each map when not given."""
-    data = [_shown(each, query_title, key_title) for each in maps]
+    """The whole document. The titles of the two sides are guessed from each map when not given; the cells of grids lie over `picture`
+    (rows, columns, channels), if there is one."""
+    data: dict[str, Any] = {"maps": [_shown(each, query_title, key_title) for each in maps]}
+    if picture is not None:
+        rows, columns = picture.shape[:2]
+        colours = np.broadcast_to(picture, (rows, columns, 3))
+        data["picture"] = {"rows": rows, "columns": columns, "pixels": b64encode(colours.tobytes()).decode()}
     return filled("map.html", title or maps[0].label, data)
 
 
@@ -31,5 +44,5 @@ def _shown(attention: AttentionMap, query_title: str | None, key_title: str | No
 def _side(axis: Axis, title: str) -> dict[str, Any]:
     side: dict[str, Any] = {"title": title, "labels": labels(axis)}
     if isinstance(axis, Grid):
-        side |= {"columns": axis.columns, "extra": len(axis.extra)}
+        side |= {"rows": axis.rows, "columns": axis.columns, "extra": len(axis.extra), "cell": axis.cell}
     return side

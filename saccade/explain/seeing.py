@@ -1,8 +1,9 @@
 """What did the model look at in this picture? One forward pass while recording.
 
 A map of an image classifier has thousands of rows, one for each cell that looks. What people ask for is one of them: the row of the class
-token, out of which the class is read, or of the cell at a pixel. Layers that all look over the same cells are also multiplied into one
-(attention rollout, see rollout.py), which says what reaches the class token from the picture itself.
+token, out of which the class is read, or the mean of all where the class is read from the mean; or that of the cell at a pixel. Layers
+that all look over the same cells are also multiplied into one (attention rollout, see rollout.py), which says what reaches the class from
+the picture itself.
 
 Axis legend: H heads, Q queries, K keys.
 """
@@ -27,6 +28,7 @@ from saccade.tasks.classify import Classified, ClassifyTask
 
 Pixel = tuple[int, int]  # row, column
 
+ALL_CELLS = "all cells, on average"
 _LARGEST = 1 << 28  # weights recorded at a time: 1 GB
 
 
@@ -41,22 +43,21 @@ class Sight:
 
     @cached_property
     def maps(self) -> list[AttentionMap]:
-        """The rollout first, if there is one; then every layer in order. Each from one cell or token only."""
+        """The rollout first, if there is one; then every layer in order. Each has one row: who looks is one cell, one token, or all."""
         return [_one_row(each, self.cell(each.queries)) for each in self.whole]
 
     def cell(self, axis: Axis) -> int | None:
-        """Which query to show: that of the pixel, else the class token, else the middle. None is all of them."""
+        """Which query to show: that of the pixel, else the class token. None is the mean of all."""
         if not isinstance(axis, Grid):
             return None
-        if self.pixel is None and axis.extra:
-            return 0
-        rows, columns = self.picture.shape[:2]
-        row, column = self.pixel or (rows // 2, columns // 2)
-        return len(axis.extra) + (row * axis.rows // rows) * axis.columns + column * axis.columns // columns
+        if self.pixel is None:
+            return 0 if axis.extra else None
+        (row, column), (down, across) = self.pixel, axis.covered(*self.picture.shape[:2])
+        return len(axis.extra) + row * axis.rows // down * axis.columns + column * axis.columns // across
 
 
 def look(task: ClassifyTask, image: AnyImage, pixel: Pixel | None = None, only: str = "*") -> list[AttentionMap]:
-    """The maps of the attention modules whose name matches, from the class token or from the cell at `pixel` (row, column)."""
+    """The maps of the attention modules whose name matches, from what the class is read from or from the cell at `pixel` (row, column)."""
     return see(task, image, pixel, only).maps
 
 
@@ -120,8 +121,11 @@ def _rollout(maps: Sequence[AttentionMap]) -> list[AttentionMap]:
 
 
 def _one_row(attention: AttentionMap, query: int | None) -> AttentionMap:
-    """One of the queries, with a name instead of a place."""
-    if query is None:
+    """One of the queries, with a name instead of a place; or the mean of all cells."""
+    if not isinstance(attention.queries, Grid):
         return attention
+    if query is None:
+        mean = attention.weights.mean(1, keepdims=True)  # (H, Q, K) -> (H, 1, K)
+        return AttentionMap(attention.name, mean, Tokens((ALL_CELLS,)), attention.keys)
     row = attention.weights[:, query : query + 1]  # (H, Q, K) -> (H, 1, K)
     return AttentionMap(attention.name, row, Tokens((labels(attention.queries)[query],)), attention.keys)

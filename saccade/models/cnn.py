@@ -106,7 +106,7 @@ class AttentiveCnn(nn.Module):
 
     def attention_axes(self, name: str, rows: int, columns: int) -> tuple[Axis, Axis]:
         """The one attention is "layer.self_attention", from cells to cells."""
-        grid = Grid(*self.trunk.grid(rows, columns))
+        grid = Grid(*self.trunk.grid(rows, columns), cell=4)
         return grid, grid
 
 

@@ -101,11 +101,13 @@ class ResNet(nn.Module):
     def attention_axes(self, name: str, rows: int, columns: int) -> tuple[Axis, Axis]:
         """`name` is "stem" or "stages.S.B.first" or ".second"; only the first of a stage asks from fewer pixels than it sees."""
         if name == "stem":
-            return Grid(rows, columns), Grid(rows, columns)
+            return Grid(rows, columns, cell=1), Grid(rows, columns, cell=1)
         _, stage, block, layer = name.split(".")
         asked = int(stage) + isinstance(self.stem_pool, nn.MaxPool2d)
         seen = asked - 1 if int(stage) and block == "0" and layer == "first" else asked
-        query, key = (Grid(-(-rows >> halvings), -(-columns >> halvings)) for halvings in (asked, seen))
+        query, key = (
+            Grid(-(-rows >> halvings), -(-columns >> halvings), cell=1 << halvings) for halvings in (asked, seen)
+        )
         return query, key
 
 

@@ -126,7 +126,7 @@ class Swin(nn.Module):
         """`name` is "stages.S.layers.L.self_attention"; every cell of a stage looks at every cell of its window."""
         stage = int(name.split(".")[1])
         rows, columns = self.embed.grid(rows, columns)
-        grid = Grid(-(-rows >> stage), -(-columns >> stage))
+        grid = Grid(-(-rows >> stage), -(-columns >> stage), cell=self.embed.patch << stage)
         return grid, grid
 
 

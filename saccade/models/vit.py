@@ -85,7 +85,7 @@ class VisionTransformer(nn.Module):
 
     def attention_axes(self, name: str, rows: int, columns: int) -> tuple[Axis, Axis]:
         """`name` is "layers.L.self_attention", or "pooling.attention", whose one query is the whole image."""
-        grid = Grid(*self.embed.grid(rows, columns), extra=self.pooling.extra)
+        grid = Grid(*self.embed.grid(rows, columns), extra=self.pooling.extra, cell=self.embed.patch)
         return (Tokens(("[image]",)) if name == "pooling.attention" else grid), grid
 
 

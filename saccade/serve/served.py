@@ -244,8 +244,15 @@ def _shown(attention: AttentionMap) -> dict[str, Any]:
 
 
 def _axis(axis: Axis) -> dict[str, Any]:
-    grid = {"rows": axis.rows, "columns": axis.columns, "extra": len(axis.extra)} if isinstance(axis, Grid) else {}
-    return {"labels": labels(axis), **grid}
+    if not isinstance(axis, Grid):
+        return {"labels": labels(axis)}
+    return {
+        "labels": labels(axis),
+        "rows": axis.rows,
+        "columns": axis.columns,
+        "extra": len(axis.extra),
+        "cell": axis.cell,
+    }
 
 
 def spread(count: int) -> list[int]:

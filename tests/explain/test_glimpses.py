@@ -85,6 +85,20 @@ def test_looking_does_not_change_the_model():
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
 
 
+def test_beyond_the_edge_stands_the_colour_that_the_model_takes_for_nothing(digits):
+    """The retina fills up with 0, and 0 is the mean colour once an image is standardised."""
+    model, image = make(policy="centre", patch=18), an_image()
+    picture, mean = np.random.default_rng(0).random((14, 18), np.float32), np.array([0.3], np.float32)
+    path = look(model, image, DIGITS, picture, mean)
+    row, column, side = path.windows[0, 0].tolist()
+    assert (row, column, side) == (-2, 0, 18)
+    np.testing.assert_allclose(path.patches[0, 0, :2], 0.3, atol=1e-6)
+    np.testing.assert_allclose(path.patches[0, 0, 2:16], picture, atol=1e-6)
+    seen = see(digits, digits.images.test.pixels[0, 0])
+    outside = [seen.patches[t, s] for t, s, side, (rows, _) in seen.parts() if rows.stop > 8]
+    assert all(np.isclose(patch[-1], digits.images.mean[0], atol=1e-5).all() for patch in outside)
+
+
 def test_patches_are_what_the_windows_hold():
     picture = np.random.default_rng(0).integers(0, 256, (14, 18), dtype=np.uint8)
     path = look(make(), an_image(), DIGITS, picture)

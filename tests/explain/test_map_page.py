@@ -41,13 +41,13 @@ def test_words_cannot_break_out_of_the_data():
     document = page([cross(queries=words)], title=attack + '" onload="x')
     assert document.count("<script") == 2
     assert document.count("</script>") == 2
-    assert embedded(document)[0]["queries"]["labels"][0].startswith("</script><script>alert(1)</script><!-- & ")
+    assert embedded(document)["maps"][0]["queries"]["labels"][0].startswith("</script><script>alert(1)</script><!-- & ")
     assert f"<title>{escape(attack)}" in document
 
 
 def test_words_that_look_like_the_templates_own_marks_stay_words():
     document = page([cross(queries=Tokens(("{{title}}", "{{data}}", "{{policy}}")))], title="{{data}}")
-    assert embedded(document)[0]["queries"]["labels"] == ["{{title}}", "{{data}}", "{{policy}}"]
+    assert embedded(document)["maps"][0]["queries"]["labels"] == ["{{title}}", "{{data}}", "{{policy}}"]
     assert "<title>{{data}}</title>" in document
 
 
@@ -100,6 +100,30 @@ def table(tab) -> list[list[float]]:
 
 def choose_head(tab, value: str) -> None:
     tab.get_by_label("Head").select_option(value)
+
+
+def test_cells_lie_over_the_picture_and_over_nothing_where_they_hang_over_its_edge(visit, tmp_path):
+    """A picture of 10 × 12 pixels under 2 × 2 cells of 8: the last ones end outside of it."""
+    picture = np.zeros((10, 12, 3), np.uint8)
+    picture[:, :, 0] = 200
+    weights = np.array([[[0.1, 0.2, 0.3, 0.4]] * 4])
+    grid = Grid(2, 2, cell=8)
+    path = tmp_path / "picture.html"
+    path.write_text(page([AttentionMap("layers.0.self_attention", weights, grid, grid)], picture=picture), "utf-8")
+    tab = visit([], path=path)
+    colours = tab.evaluate("""() => [...document.querySelectorAll("canvas")].map((canvas) => {
+        const {data, width} = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+        const at = ([x, y]) => [...data.subarray(4 * (y * width + x), 4 * (y * width + x) + 4)];
+        return [canvas.width, canvas.height, ...[[0, 0], [11, 9], [12, 9], [11, 10]].map(at)];
+    })""")
+    grey = round(255 * 0.35 + 0.65 * 0.299 * 200)
+    assert colours[0] == [16, 16, [grey] * 3 + [255], [grey] * 3 + [255], [0] * 4, [0] * 4]  # looked at: pale
+    assert colours[1] == [16, 16, [200, 0, 0, 255], [200, 0, 0, 255], [0] * 4, [0] * 4]
+    word(tab, "query", 0).hover()
+    assert "row 1 column 1 0.40" in tab.locator("#status").inner_text()
+    boxes = [word(tab, "key", 3).bounding_box(), tab.locator("canvas").first.bounding_box()]
+    assert boxes[0]["width"] == pytest.approx(boxes[1]["width"] / 2, abs=1)
+    assert boxes[0]["x"] + boxes[0]["width"] == pytest.approx(boxes[1]["x"] + boxes[1]["width"], abs=1)
 
 
 def test_hovering_over_a_word_lights_its_partners_with_their_weights(visit):

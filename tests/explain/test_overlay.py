@@ -16,7 +16,7 @@ from sights import a_picture, a_task
 from saccade.data.axes import Grid
 from saccade.errors import UserError
 from saccade.explain import AttentionMap
-from saccade.explain.overlay import draw, png, save, svg, uncovered
+from saccade.explain.overlay import blended, draw, png, save, svg, uncovered
 from saccade.explain.seeing import Sight, see
 from saccade.tasks.classify import Classified
 
@@ -94,6 +94,19 @@ def test_the_cell_that_looks_is_framed():
     ]
     assert frame.get_bbox().bounds == pytest.approx((2 / 3, 0, 1 / 3, 1 / 2))
     assert not panels(draw(a_sight([[1 / 7] * 7], Grid(2, 3, ("[class]",)))))[0].patches
+
+
+def test_cells_that_hang_over_the_edge_are_cut_off_and_not_squeezed_in():
+    picture, grid = np.full((10, 10, 3), 128, np.uint8), Grid(2, 2, cell=8)  # covers 16 × 16
+    cells = np.array([[0, 0], [0, 1]], np.float32)
+    shown = blended(picture, cells, grid)
+    whole = blended(np.full((16, 16, 3), 128, np.uint8), cells, Grid(2, 2))
+    scale, large = shown.shape[0] // 10, whole.shape[0] // 16
+    for pixel in range(
+        10
+    ):  # at the middle of each pixel on the diagonal, the same colour as with the whole cell in view
+        here, there = pixel * scale + scale // 2, pixel * large + large // 2
+        np.testing.assert_allclose(shown[here, here], whole[there, there], atol=0.02)
 
 
 def test_every_head_and_every_layer_has_its_panel(tmp_path):

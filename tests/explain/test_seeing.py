@@ -1,5 +1,7 @@
 """Looking gives the right row of what was recorded, for every kind of model."""
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,8 @@ from sights import a_picture, a_task
 from saccade.attention import record_attention
 from saccade.data.axes import Grid, Tokens
 from saccade.errors import UserError
-from saccade.explain.seeing import look, see
+from saccade.explain.seeing import Sight, look, see
+from saccade.tasks.classify import Classified
 
 
 def recorded(task, picture) -> dict[str, np.ndarray]:
@@ -28,7 +31,7 @@ def test_a_class_token_looks_from_its_own_row_of_every_layer(tmp_path):
     for each in maps[1:]:
         np.testing.assert_allclose(each.weights[:, 0], whole[each.name][:, 0], atol=1e-5)
         assert each.queries == Tokens(("[class]",))
-        assert each.keys == Grid(4, 6, ("[class]",))
+        assert each.keys == Grid(4, 6, ("[class]",), cell=4)
         np.testing.assert_allclose(each.weights.sum(-1), 1, atol=1e-5)
 
 
@@ -51,9 +54,7 @@ def test_attention_pooling_reads_the_rollout(tmp_path):
     assert maps[0].queries == maps[-1].queries == Tokens(("[image]",))
 
 
-@pytest.mark.parametrize(
-    ("pixel", "cell"), [((0, 0), (0, 0)), ((3, 3), (0, 0)), ((4, 3), (1, 0)), ((15, 23), (3, 5)), (None, (2, 3))]
-)
+@pytest.mark.parametrize(("pixel", "cell"), [((0, 0), (0, 0)), ((3, 3), (0, 0)), ((4, 3), (1, 0)), ((15, 23), (3, 5))])
 def test_a_pixel_looks_from_the_cell_that_it_lies_in(tmp_path, pixel, cell):
     task, picture = a_task(tmp_path, "cnn"), a_picture()
     (attention,) = look(task, picture, pixel)
@@ -62,6 +63,24 @@ def test_a_pixel_looks_from_the_cell_that_it_lies_in(tmp_path, pixel, cell):
         attention.weights[:, 0], recorded(task, picture)["layer.self_attention"][:, row * 6 + column], atol=1e-5
     )
     assert attention.queries == Tokens((f"row {row} column {column}",))
+
+
+def test_without_a_pixel_a_model_that_reads_the_mean_of_its_cells_looks_from_all_of_them(tmp_path):
+    task, picture = a_task(tmp_path, "cnn"), a_picture()
+    (attention,) = look(task, picture)
+    np.testing.assert_allclose(
+        attention.weights[:, 0], recorded(task, picture)["layer.self_attention"].mean(1), atol=1e-5
+    )
+    assert attention.queries == Tokens(("all cells, on average",))
+
+
+@pytest.mark.parametrize(("size", "cell"), [((28, 30), 8), ((33, 35), 4), ((20, 17), 16)])
+def test_a_pixel_lies_in_its_own_cell_also_where_the_last_cells_hang_over_the_edge(size, cell):
+    rows, columns = size
+    grid = Grid(-(-rows // cell), -(-columns // cell), ("[class]",), cell)
+    for row, column in itertools.product(range(rows), range(columns)):
+        sight = Sight(np.zeros((*size, 3), np.uint8), Classified("", ("a",), (1.0,)), [], (row, column))
+        assert sight.cell(grid) == 1 + row // cell * grid.columns + column // cell
 
 
 def test_a_pixel_of_a_class_token_model_is_counted_after_the_token(tmp_path):

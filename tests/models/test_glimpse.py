@@ -207,7 +207,10 @@ def test_random_places_are_uniform_and_know_nothing_of_the_image():
     model = make(policy="random", glimpses=3)
     torch.manual_seed(0)
     images = torch.randn(3000, 1, 9, 9).double()
-    for path in (model.follow(images, model.policy.sample), model.likeliest_path(images)):  # to train and to predict with
+    for path in (
+        model.follow(images, model.policy.sample),
+        model.likeliest_path(images),
+    ):  # to train and to predict with
         drawn = path.drawn.flatten(0, 1)
         assert drawn.abs().max() <= 1
         torch.testing.assert_close(drawn.mean(0), torch.zeros(2).double(), atol=0.03, rtol=0)

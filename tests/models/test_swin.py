@@ -53,8 +53,11 @@ def test_shift_and_width_follow_the_stages():
 
 def test_axes_are_the_grid_of_the_stage():
     model = make()
-    assert model.attention_axes("stages.0.layers.1.self_attention", 30, 21) == (Grid(15, 11), Grid(15, 11))
-    assert model.attention_axes("stages.1.layers.0.self_attention", 30, 21) == (Grid(8, 6), Grid(8, 6))
+    assert model.attention_axes("stages.0.layers.1.self_attention", 30, 21) == (
+        Grid(15, 11, cell=2),
+        Grid(15, 11, cell=2),
+    )
+    assert model.attention_axes("stages.1.layers.0.self_attention", 30, 21) == (Grid(8, 6, cell=4), Grid(8, 6, cell=4))
 
 
 def test_stochastic_depth_rises_over_all_stages():

@@ -36,7 +36,7 @@ def test_sizes_are_those_published():
 def test_an_image_of_another_size_can_be_read(settings):
     model = make(**settings)
     assert model(torch.randn(2, 3, 24, 40)).shape == (2, 5)
-    assert model.attention_axes("layers.0.self_attention", 24, 40)[0] == Grid(6, 10, extra=model.pooling.extra)
+    assert model.attention_axes("layers.0.self_attention", 24, 40)[0] == Grid(6, 10, model.pooling.extra, cell=4)
 
 
 @pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
@@ -65,8 +65,8 @@ def test_stochastic_depth_rises_to_the_last_layer():
 
 def test_the_pooling_attention_asks_for_the_whole_image():
     model = make(pooling="attention")
-    assert model.attention_axes("pooling.attention", 32, 32) == (Tokens(("[image]",)), Grid(8, 8))
-    assert model.attention_axes("layers.1.self_attention", 32, 32) == (Grid(8, 8), Grid(8, 8))
+    assert model.attention_axes("pooling.attention", 32, 32) == (Tokens(("[image]",)), Grid(8, 8, cell=4))
+    assert model.attention_axes("layers.1.self_attention", 32, 32) == (Grid(8, 8, cell=4), Grid(8, 8, cell=4))
 
 
 @pytest.mark.parametrize(

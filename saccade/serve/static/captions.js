@@ -89,7 +89,7 @@ export class CaptionPanel {
     });
     paintPicture(this.canvas, this.picture, this.seen.picture);
     const cells = this.current && word !== null ? ofHead(this.current.weights, this.head.value)[word] : null;
-    if (cells) paintOverlay(this.canvas, cells, this.current.keys.rows, this.current.keys.columns, this.strength.value / 100);
+    if (cells) paintOverlay(this.canvas, cells, this.current.keys, this.seen.picture, this.strength.value / 100);
     this.say(word, cells);
   }
 

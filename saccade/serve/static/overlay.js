@@ -2,9 +2,15 @@
 
 const DARK = [8, 12, 30, .85], WARM = [255, 170, 40, .5];
 
-// Weights of `rows` × `columns` cells, drawn over a whole canvas and smooth between the middles of the cells; one cell alone
+// The rows and columns of pixels under all cells: more than the picture has, where the last cells hang over its edge.
+function covered({rows, columns, cell}, picture) {
+  return cell ? [rows * cell, columns * cell] : [picture.rows, picture.columns];
+}
+
+// Weights of the cells of a grid, drawn over a whole canvas and smooth between the middles of the cells; one cell alone
 // (hard attention) has an edge.
-export function paintOverlay(canvas, weights, rows, columns, strength) {
+export function paintOverlay(canvas, weights, grid, picture, strength) {
+  const {rows, columns} = grid, [down, across] = covered(grid, picture);
   const peak = Math.max(...weights, 1e-9), small = new OffscreenCanvas(columns, rows), pixels = new ImageData(columns, rows);
   weights.forEach((weight, cell) => {
     const part = weight / peak, warm = strength * part * WARM[3], dark = strength * (1 - part) * DARK[3] * (1 - warm), all = warm + dark;
@@ -14,11 +20,17 @@ export function paintOverlay(canvas, weights, rows, columns, strength) {
   small.getContext("2d").putImageData(pixels, 0, 0);
   const context = canvas.getContext("2d");
   context.imageSmoothingEnabled = weights.filter((weight) => weight > 0).length > 1;
-  context.drawImage(small, 0, 0, canvas.width, canvas.height);
+  context.drawImage(small, 0, 0, canvas.width * across / picture.columns, canvas.height * down / picture.rows);
 }
 
-// Row and column of `rows` × `columns` cells under a pointer.
-export function cellAt(canvas, event, rows, columns) {
+// The number of the cell of a grid that a pixel of the picture lies in.
+export function cellOf([row, column], grid, picture) {
+  const [down, across] = covered(grid, picture);
+  return Math.floor(row * grid.rows / down) * grid.columns + Math.floor(column * grid.columns / across);
+}
+
+// Row and column of the pixel of a picture under a pointer.
+export function pixelAt(canvas, event, {rows, columns}) {
   const box = canvas.getBoundingClientRect(), within = (part, count) => Math.min(count - 1, Math.max(0, Math.floor(part * count)));
   return [within((event.clientY - box.top) / box.height, rows), within((event.clientX - box.left) / box.width, columns)];
 }

@@ -2,7 +2,7 @@
 
 import {ask, figure} from "./api.js";
 import {digits, downloads, element, fillHeads, labelled, ofHead, option, save, share, titled} from "./dom.js";
-import {cellAt, loaded, paintOverlay, paintPicture} from "./overlay.js";
+import {cellOf, loaded, paintOverlay, paintPicture, pixelAt} from "./overlay.js";
 
 const SIDE = 448;
 
@@ -80,8 +80,7 @@ export class PicturePanel {
   }
 
   paintWeights(context, width, height) {
-    const {rows, columns} = this.current.keys;
-    paintOverlay(this.canvas, this.cells(), rows, columns, this.strength.value / 100);
+    paintOverlay(this.canvas, this.cells(), this.current.keys, this.seen.picture, this.strength.value / 100);
     if (!this.pixel) return;
     const {rows: tall, columns: broad} = this.seen.picture;
     context.strokeStyle = "#ff3b6b";
@@ -124,14 +123,12 @@ export class PicturePanel {
 
   pointed(event) {
     if (!this.current || this.seen.glimpses) return;
-    const {rows, columns} = this.current.keys, [row, column] = cellAt(this.canvas, event, rows, columns);
-    this.say(row * columns + column);
+    this.say(cellOf(pixelAt(this.canvas, event, this.seen.picture), this.current.keys, this.seen.picture));
   }
 
   clicked(event) {
     if (!this.current || this.seen.glimpses) return;
-    const {rows, columns} = this.seen.picture;
-    this.look(this.image, cellAt(this.canvas, event, rows, columns)).catch(this.failed);
+    this.look(this.image, pixelAt(this.canvas, event, this.seen.picture)).catch(this.failed);
   }
 
   toggle() {
