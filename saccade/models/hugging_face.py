@@ -2,7 +2,9 @@
 
     model, labels = from_hugging_face("vit-base-patch16-224")
 
-The numbers are the same (see the tests); a class token and its position, which are only ever added, become one tensor.
+The numbers are the same (see the tests); a class token and its position, which are only ever added, become one tensor. One thing differs
+on purpose: where a Swin's grid is no multiple of its window, or one side of it fits into the window, theirs lets padding take weight and
+drops the shift of both sides, and ours does not.
 """
 
 import json
@@ -12,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
@@ -60,7 +61,7 @@ def from_hugging_face(directory: str | Path) -> tuple[vit.VisionTransformer | sw
     try:
         model, ours = (_vit if kind == "vit" else _swin)(settings, tensors, classes)
         model.load_state_dict(_with_zero_biases(ours, model.state_dict()))
-    except (RuntimeError, KeyError, ValidationError) as error:
+    except (RuntimeError, KeyError, TypeError, ValueError, AttributeError) as error:
         said = str(error).replace("\n", " ")
         raise UserError(
             f"{directory / 'model.safetensors'} does not fit its config.json ({said}): copy both again"
@@ -158,6 +159,8 @@ def _settings(path: Path) -> dict[str, Any]:
         raise UserError(f"{path} cannot be read ({error.strerror}): give the folder of a Hugging Face model") from None
     except ValueError as error:
         raise UserError(f"{path} is not JSON ({error}): copy the model again") from None
+    if not isinstance(settings, dict):
+        raise UserError(f"{path} is not the settings of a model but {str(settings)[:40]}: copy the model again")
     if settings.get("hidden_act", "gelu") != "gelu":
         raise UserError(f"{path} asks for the activation {settings['hidden_act']!r}: only gelu can be read")
     return settings

@@ -9,6 +9,8 @@ from functools import cache
 
 import torch
 
+from saccade.errors import UserError
+
 # Prints how many times faster bf16 is than fp32 for one layer forward and backward; a crash prints nothing.
 _TRIAL = """
 import time, torch
@@ -29,6 +31,8 @@ print(seconds(False) / seconds(True))
 
 def resolve(precision: str, device: torch.device) -> torch.dtype:
     """ "auto", "fp32" or "bf16" as a dtype to compute in."""
+    if precision == "bf16" and device.type == "cpu" and _trial() is None:
+        raise UserError("train.precision is bf16, but a trial of it crashed on this processor: choose fp32 or auto")
     if precision != "auto":
         return torch.bfloat16 if precision == "bf16" else torch.float32
     if device.type == "cuda":
@@ -36,18 +40,21 @@ def resolve(precision: str, device: torch.device) -> torch.dtype:
     return torch.bfloat16 if cpu_gain_of_bf16() > 1.1 else torch.float32
 
 
-@cache
-def cpu_gain_of_bf16(timeout: float = 30.0) -> float:
+def cpu_gain_of_bf16() -> float:
     """How many times faster bf16 trains than fp32 on this CPU; 0 if it crashes or has no instructions for it."""
-    if not _promises_bf16():
-        return 0.0
+    return (_trial() or 0.0) if _promises_bf16() else 0.0
+
+
+@cache
+def _trial(timeout: float = 30.0) -> float | None:
+    """What the trial prints; None if it crashes."""
     try:
         trial = subprocess.run(
             [sys.executable, "-c", _TRIAL], capture_output=True, text=True, timeout=timeout, check=True
         )
         return float(trial.stdout)
     except (subprocess.SubprocessError, ValueError, OSError):
-        return 0.0
+        return None
 
 
 def _promises_bf16() -> bool:

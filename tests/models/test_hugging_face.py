@@ -135,6 +135,9 @@ def test_a_damaged_file_is_named(tmp_path, name):
     [
         ("model_type", "beit", "ViT and Swin"),
         ("hidden_act", "relu", "gelu"),
+        ("image_size", "224", "does not fit its config.json"),
+        ("image_size", [16], "does not fit its config.json"),
+        ("patch_size", None, "does not fit its config.json"),
         ("patch_size", [4, 2], "square"),
         ("hidden_size", 48, "does not fit"),
         ("num_hidden_layers", 2, "does not fit"),
@@ -146,6 +149,13 @@ def test_what_cannot_be_read_is_refused(tmp_path, setting, value, said):
     path = tmp_path / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {setting: value}))
     with pytest.raises(UserError, match=said):
+        from_hugging_face(tmp_path)
+
+
+def test_settings_that_are_none_are_refused(tmp_path):
+    a_vit(tmp_path)
+    (tmp_path / "config.json").write_text("[]")
+    with pytest.raises(UserError, match=r"config\.json is not the settings of a model"):
         from_hugging_face(tmp_path)
 
 
