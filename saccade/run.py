@@ -36,13 +36,21 @@ class Run:
         scored: list[Hypothesis] = self.task.score(pairs)
         return scored
 
-    def evaluate(self, split: Literal["valid", "test"] = "test", *, samples: int | None = None, **decode: Any) -> Any:
+    def evaluate(
+        self,
+        split: Literal["valid", "test"] = "test",
+        *,
+        samples: int | None = None,
+        data: str | Path | None = None,
+        **decode: Any,
+    ) -> Any:
         """The task's metrics on held-out examples, and the alignment error rate where gold alignments are known.
 
-        With `samples` a network that glimpses draws so many paths for each image and averages their probabilities.
+        With `samples` a network that glimpses draws so many paths for each image and averages their probabilities. With `data` a
+        classifier is judged by other images: a folder with a folder for each class, a zip of one, a CSV of path and label, or idx files.
         """
-        if samples is not None:
-            return self._classifier().evaluate(split, samples=samples, **self._fitting(decode))
+        if samples is not None or data is not None:
+            return self._classifier().evaluate(split, samples=samples, data=data, **self._fitting(decode))
         scores = self.task.evaluate(split, **self._fitting(decode))
         if self.recipe.task != "translation" or not self.task.corpus.has_alignments:
             return scores
@@ -66,7 +74,7 @@ class Run:
     def _classifier(self) -> Any:
         if self.recipe.task != "classify":
             raise UserError(
-                f"{self.path} is a run of the task {self.recipe.task}, which draws no glimpses: leave out samples"
+                f"{self.path} is a run of the task {self.recipe.task}, which names no classes: leave out samples and data"
             )
         return self.task
 

@@ -438,3 +438,21 @@ def test_a_runs_own_pictures_have_names(kind, tmp_path):
     assert (example_or_itself(run.task, "test:3") == split.pixels[3].transpose(1, 2, 0)).all()
     assert example_or_itself(run.task, "photo.png") == "photo.png"
     assert len(run.predict([example_or_itself(run.task, "test:3")])) == 1
+
+
+def test_a_folder_of_pictures_is_answered_with_paths(tmp_path, saccade):
+    from PIL import Image
+
+    path = train("digits-vit", ["model.layers=1", "train.steps=2"], tmp_path / "run")
+    pictures = [tmp_path / "new" / name for name in ("a.png", "deep/b.png")]
+    for number, picture in enumerate(pictures):
+        picture.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(library.load(path).task.images.test.pixels[number, 0]).save(picture)
+    done = saccade("predict", str(path), str(tmp_path / "new"), "--best", "2")
+    assert done.returncode == 0, done.stderr
+    one_by_one = saccade("predict", str(path), *map(str, pictures), "--best", "2").stdout.splitlines()
+    named = [str(picture) for picture in pictures for _ in range(2)]
+    assert done.stdout.splitlines() == [f"{name}\t{line}" for name, line in zip(named, one_by_one, strict=True)]
+    empty = saccade("predict", str(path), stdin="\n")
+    assert empty.returncode == 1
+    assert "a blank line is no image" in empty.stderr

@@ -20,7 +20,7 @@ def predict(
         list[str] | None,
         typer.Argument(
             metavar="[INPUT]...",
-            help="Sentences or image files, or test:0 for the run's own first test example; lines of stdin unless given.",
+            help="Sentences, image files or folders of them, or test:0 for the run's own first test example; lines of stdin unless given.",
             show_default=False,
         ),
     ] = None,
@@ -73,7 +73,10 @@ def predict(
         prefixes=None if prefix is None else [prefix] * len(lines),
     )
     loaded: Any = library.load(run)
-    if inputs:
+    paths = _images_of_folders(loaded, lines)
+    if paths is not None:
+        examples = paths
+    elif inputs:
         examples = [example_or_itself(loaded.task, given) for given in inputs]
         _require_no_file_of_sentences(loaded, inputs, f"saccade predict {run} < ")
     if engine == "ctranslate2":
@@ -84,8 +87,10 @@ def predict(
     if as_json:
         print_json([answer.to_dict() for answer in answers])
         return
-    for answer in answers:
+    for example, answer in zip(examples, answers, strict=True):
         given = answer.lines()
+        if paths is not None:
+            given = [f"{example}\t{line}" for line in given]
         for line in [
             *given,
             *[""] * (best - len(given)),
@@ -142,6 +147,13 @@ def evaluate(
             show_default=False,
         ),
     ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="Classes: other images instead, a folder of classes, a zip of one, a CSV or idx files.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Measure a run on examples it has not seen."""
@@ -155,6 +167,7 @@ def evaluate(
         length_penalty=length_penalty,
         coverage_penalty=coverage_penalty,
         samples=samples,
+        data=data,
     )
     scores = library.load(run).evaluate(split, **settings)
     if confusion is not None:
@@ -249,6 +262,16 @@ def serve(
     from saccade.serve.server import serve as open_server
 
     open_server(runs, host=host, port=port, token=token, public=public)
+
+
+def _images_of_folders(run: Any, inputs: list[str]) -> list[str] | None:
+    """The inputs with every image of a folder in its place; None where no input is a folder. Only of runs that read images."""
+    if run.recipe.task == "translation" or not any(map(os.path.isdir, filter(None, inputs))):
+        return None
+    from saccade.data.image_store import open_store
+
+    found = ((given, open_store(Path(given)).names if os.path.isdir(given) else [""]) for given in inputs)
+    return [os.path.join(given, name) if name else given for given, names in found for name in names]
 
 
 def _require_no_file_of_sentences(run: Any, inputs: list[str], instead: str) -> None:

@@ -19,12 +19,7 @@ def split_listings(
 ) -> dict[SplitName, Choice]:
     """Which images to train on, to validate and to test; what is not listed by itself is cut from train, `held_out` of every class."""
     for split in set(listings) - {"train"}:
-        unknown = sorted(set(listings[split].labels) - set(classes))
-        if unknown:
-            raise UserError(
-                f"{listings[split].origin} has images of the class {unknown[0]}, of which there are none to train on: "
-                f"the classes are {', '.join(classes[:20])}{', …' if len(classes) > 20 else ''}"
-            )
+        check_classes(listings[split], classes)
     splits: dict[SplitName, Choice] = {
         split: (listing, list(range(len(listing)))) for split, listing in listings.items()
     }
@@ -36,6 +31,16 @@ def split_listings(
             splits[split] = (listing, part)
             left -= held_out
     return {**splits, "train": (listing, rest)}
+
+
+def check_classes(listing: Listing, classes: Sequence[str]) -> None:
+    """Images to judge by must be of classes that were trained on."""
+    unknown = sorted(set(listing.labels) - set(classes))
+    if unknown:
+        raise UserError(
+            f"{listing.origin} has images of the class {unknown[0]}, of which there are none to train on: "
+            f"the classes are {', '.join(classes[:20])}{', …' if len(classes) > 20 else ''}"
+        )
 
 
 def cut(

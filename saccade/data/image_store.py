@@ -115,6 +115,8 @@ def zip_store(path: Path) -> ImageStore:
 
 
 def open_file(path: Path, name: str) -> Image.Image:
+    if not name:
+        raise BadImage("a blank line is no image: give the path of one")
     try:
         if path.stat().st_size > _LARGEST_FILE:
             raise BadImage(f"{name} has {path.stat().st_size:,} bytes, more than any picture should: replace it")

@@ -29,8 +29,9 @@ from saccade.config import Config as BaseConfig
 from saccade.config import Recipe
 from saccade.data import images as image_data
 from saccade.data.augment import Augment, AugmentConfig, Standardise
-from saccade.data.image_decoding import Pixels
-from saccade.data.image_splits import SPLITS, SplitName, batches
+from saccade.data.image_decoding import Pixels, decode
+from saccade.data.image_files import list_images
+from saccade.data.image_splits import SPLITS, SplitName, batches, check_classes
 from saccade.data.image_store import AnyImage, name_of, pixels_of
 from saccade.data.images import Images, ImagesConfig, Say
 from saccade.data.scatter import scattered, shape_after
@@ -177,9 +178,16 @@ class ClassifyTask:
         score = scores.accuracy - 1e-9 * min(scores.cross_entropy, 1e6)
         return Validation(metrics, score, self._samples(log_probabilities))
 
-    def evaluate(self, split: SplitName = "test", samples: int | None = None) -> ClassScores:
+    def evaluate(
+        self, split: SplitName = "test", samples: int | None = None, data: str | Path | None = None
+    ) -> ClassScores:
+        """On the run's own held-out images, or on those at `data`: a folder of classes, a zip, a CSV or idx files."""
         with self._sampling(samples):
-            scores = score_classes(self._judge(split), self.images.split(split).labels, self.classes)
+            if data is None:
+                log_probabilities, labels = self._judge(split), self.images.split(split).labels
+            else:
+                log_probabilities, labels = self._judge_files(Path(data))
+            scores = score_classes(log_probabilities, labels, self.classes)
             return replace(scores, paths=getattr(self.model, "samples", 1))
 
     @contextmanager
@@ -204,6 +212,20 @@ class ClassifyTask:
         count = len(self.images.split(split))
         parts = (self._frames(split, start) for start in range(0, count, _AT_A_TIME))
         return np.concatenate([part.cpu().numpy() for part in self._log_probabilities(parts)])
+
+    def _judge_files(self, path: Path) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        """The same of other images, which are decoded as they are judged, and their labels."""
+        listing = list_images(path, self.classes)
+        check_classes(listing, self.classes)
+        pictures = (
+            decode(listing.open(index), self.images.shape, listing.names[index])[0] for index in range(len(listing))
+        )
+        frames = (
+            scattered(part, self.recipe.data.scatter, torch.Generator().manual_seed(number))
+            for number, part in enumerate(_stacked(pictures))
+        )
+        judged = np.concatenate([part.cpu().numpy() for part in self._log_probabilities(frames)])
+        return judged, np.array([self.classes.index(label) for label in listing.labels])
 
     def frame(self, split: SplitName, number: int) -> Tensor:
         """One held-out image as it is judged, bytes (C, H, W)."""

@@ -302,6 +302,20 @@ def test_a_run_that_goes_on_ends_with_the_same_weights(tmp_path):
     assert all(line["images/s"] > 0 and 0 <= line["accuracy"] <= 100 for line in lines if "loss" in line)
 
 
+def test_other_images_are_judged_as_held_out_ones_are(tmp_path):
+    (tmp_path / "recipe.yaml").write_text(RECIPE, "utf-8")
+    run = saccade.load(train(tmp_path / "recipe.yaml", ["train.steps=5"], tmp_path / "run"))
+    held_out = run.task.images.test
+    for number, (pixels, label) in enumerate(zip(held_out.pixels, held_out.labels, strict=True)):
+        folder = tmp_path / "others" / run.task.classes[label]
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels[0]).save(folder / f"{number}.png")
+    assert run.evaluate(data=tmp_path / "others").confusion == run.evaluate().confusion
+    (tmp_path / "others" / "9").rename(tmp_path / "others" / "eleven")
+    with pytest.raises(UserError, match="images of the class eleven, of which there are none to train on"):
+        run.evaluate(data=tmp_path / "others")
+
+
 def test_glimpses_are_judged_by_one_path_or_by_several(tmp_path):
     """The figure of several drawn paths is asked for, differs from that of one, and leaves the run as it was."""
     (tmp_path / "recipe.yaml").write_text(
