@@ -34,8 +34,8 @@ class ConvolutionBlock(nn.Sequential):
 class PoolingBlock(nn.Sequential):
     """Convolution, pooling, norm, ReLU: (B, in_channels, R, S) -> (B, out_channels, ⌈R / 2⌉, ⌈S / 2⌉).
 
-    Pooling comes first because norm and ReLU are then computed for a quarter of the cells, with the same maxima. An odd last row or
-    column is pooled by itself, not dropped.
+    Pooling comes first because norm and ReLU are then computed for a quarter of the cells (the norm of the maxima instead of the maxima of
+    the norm). An odd last row or column is pooled by itself, not dropped.
     """
 
     def __init__(self, in_channels: int, out_channels: int, norm: Norm = nn.BatchNorm2d):

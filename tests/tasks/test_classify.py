@@ -302,6 +302,15 @@ def test_a_run_that_goes_on_ends_with_the_same_weights(tmp_path):
     assert all(line["images/s"] > 0 and 0 <= line["accuracy"] <= 100 for line in lines if "loss" in line)
 
 
+def test_a_batch_of_one_that_becomes_one_cell_is_a_sentence(digits):
+    task = a_task(
+        digits, model=lambda image, classes: nn.Sequential(nn.Flatten(), nn.BatchNorm1d(64), nn.Linear(64, classes))
+    )
+    task.model.train()
+    with pytest.raises(UserError, match=r"a batch of one image .* raise data\.batch"):
+        task._loss(task.batch(np.array([0])))
+
+
 def test_other_images_are_judged_as_held_out_ones_are(tmp_path):
     (tmp_path / "recipe.yaml").write_text(RECIPE, "utf-8")
     run = saccade.load(train(tmp_path / "recipe.yaml", ["train.steps=5"], tmp_path / "run"))
