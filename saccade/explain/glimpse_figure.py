@@ -100,15 +100,24 @@ class _Places:
         cell = 0.42 if slant else max(0.36, words + 0.1)
         reach = 0.72 * words if slant else 0.1  # of the last name, to the right and up
         top = 0.75 + max(reach, 0.1)
-        rows, columns_of_pixels = path.picture.shape[:2]
-        pixel = _PICTURE / max(rows, columns_of_pixels)
-        picture = (columns_of_pixels * pixel, rows * pixel)
+        left, top_row, right, bottom = _in_view(path)
+        pixel = _PICTURE / max(right - left, bottom - top_row)
+        picture = ((right - left) * pixel, (bottom - top_row) * pixel)
         row = min(_TALLEST_ROW, max(_SMALLEST_ROW, picture[1] / len(path.locations)))
         patch = 0.88 * row
         patches = picture[0] + 0.75
         table = patches + path.patches.shape[1] * (patch + _BETWEEN) + 0.3
         width, height = table + cell * columns + reach, top + max(picture[1], row * len(path.locations))
         return cls(width, height, picture, top, row, patches, patch, table, cell, slant)
+
+
+def _in_view(path: GlimpsePath) -> tuple[float, float, float, float]:
+    """Left, top, right and bottom of what is shown, in pixels of the image: all of it, and every window that reaches over its edge."""
+    rows, columns = path.picture.shape[:2]
+    top, left, side = path.windows[:, 0].T
+    sides = (left.min(), top.min(), (left + side).max() - columns, (top + side).max() - rows)
+    before_x, before_y, after_x, after_y = map(float, sides)
+    return min(0.0, before_x), min(0.0, before_y), columns + max(0.0, after_x), rows + max(0.0, after_y)
 
 
 def _draw_path(axes: Any, path: GlimpsePath, colours: NDArray[np.float64], lettering: Lettering) -> None:
@@ -119,7 +128,8 @@ def _draw_path(axes: Any, path: GlimpsePath, colours: NDArray[np.float64], lette
     clarity = _clarity(path)
     shown = path.picture * (clarity if path.picture.ndim == 2 else clarity[..., None])
     axes.imshow(shown, cmap="gray", vmin=0, vmax=1, extent=(0, columns, rows, 0), interpolation="nearest")
-    axes.set(xlim=(0, columns), ylim=(rows, 0))
+    left_edge, top_edge, right_edge, bottom_edge = _in_view(path)
+    axes.set(xlim=(left_edge, right_edge), ylim=(bottom_edge, top_edge))
     coarse: dict[str, Any] = {"linewidth": 1.0, "alpha": 0.8, "linestyle": (0, (4, 3))}
     for glimpse, (squares, colour) in enumerate(zip(path.windows, colours, strict=True)):
         # Coarse windows are shown once: those of later glimpses lie around their own middle in the same way.
@@ -127,7 +137,7 @@ def _draw_path(axes: Any, path: GlimpsePath, colours: NDArray[np.float64], lette
             line = coarse if scale else {"linewidth": 2.0, "clip_on": False}
             axes.add_patch(Rectangle((left, top), side, side, fill=False, edgecolor=colour, **line))
     places = (path.locations[:, ::-1] + 1) / 2 * (columns, rows)  # rows and columns -> x and y in pixels
-    discs = _apart(places, 1.08 * _DISC / _PICTURE * max(rows, columns))
+    discs = _apart(places, 1.08 * _DISC / _PICTURE * max(right_edge - left_edge, bottom_edge - top_edge))
     arrow: dict[str, Any] = {
         "arrowstyle": "-|>",
         "mutation_scale": 11,

@@ -99,6 +99,19 @@ def test_beyond_the_edge_stands_the_colour_that_the_model_takes_for_nothing(digi
     assert all(np.isclose(patch[-1], digits.images.mean[0], atol=1e-5).all() for patch in outside)
 
 
+def test_a_window_that_reaches_over_the_edge_is_drawn_whole():
+    path = a_path(patch=8, std=0.5)
+    windows = path.windows[:, 0]
+    assert (windows[:, :2] < 0).any() or (windows[:, :2] + windows[:, 2:] > (14, 18)).any()
+    picture = draw(path).axes[0]
+    (left, right), (bottom, top) = picture.get_xlim(), picture.get_ylim()
+    for row, column, side in windows.tolist():
+        assert top <= row
+        assert row + side <= bottom
+        assert left <= column
+        assert column + side <= right
+
+
 def test_patches_are_what_the_windows_hold():
     picture = np.random.default_rng(0).integers(0, 256, (14, 18), dtype=np.uint8)
     path = look(make(), an_image(), DIGITS, picture)
