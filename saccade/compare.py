@@ -6,9 +6,10 @@ Where the seed is varied, the table shows the mean over seeds and half their ran
 
 import itertools
 import json
+import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -46,12 +47,12 @@ class Row:
 
     def way(self, cost: str, score: str) -> list[tuple[float, float]]:
         """Cost and score of each validation; empty for a cost that training does not add to."""
-        score = score.removesuffix(" %")  # validations name their numbers without the unit
+        score = score.removesuffix(" %").lower()  # as validations name it
         return [(each[cost], each[score]) for each in self.on_the_way if cost in each and score in each]
 
 
 def check_cost(name: str) -> None:
-    """Before anything is trained for it."""
+    """Before anything is trained for a name that no run would have."""
     if name not in COSTS:
         raise ConfigError(f"--against {name!r} is not a cost: choose {', '.join(COSTS)}")
 
@@ -69,13 +70,23 @@ def compare(recipes: Sequence[str], vary: Sequence[str], changes: Sequence[str],
     rows = []
     for path, settings in wanted.items():
         result = path / "result.json"
-        if not result.exists():
+        row = _read(result)
+        if row is None:
             recipe, own = plans[path]
             exists = RunDirectory(path).config.exists()
             train(recipe, [] if exists else own, path, exists, how_to_go_on="the same `saccade compare` again")
-            write_text(result, json.dumps(asdict(_measure(settings, path))))
-        rows.append(Row(**json.loads(result.read_text(encoding="utf-8"))))
+            row = _measure(settings, path)
+            write_text(result, json.dumps(asdict(row)))
+        rows.append(row)
     return rows
+
+
+def _read(path: Path) -> Row | None:
+    """What was measured of a run before; None if nothing was, or less than is measured now."""
+    if not path.exists():
+        return None
+    values = json.loads(path.read_text(encoding="utf-8"))
+    return Row(**values) if values.keys() == {each.name for each in fields(Row)} else None
 
 
 def _directory(out: Path, settings: dict[str, str]) -> Path:
@@ -132,18 +143,26 @@ def _measure(settings: dict[str, str], path: Path) -> Row:
     per_step = {}
     if hasattr(run.task, "example"):
         costs["MFLOP"] = operations(run.task.model, run.task.example()) / 1e6
-        per_step["training TFLOP"] = 3 * costs["MFLOP"] * run.recipe.data.batch * run.recipe.train.accumulate / 1e6
+        per_step["training TFLOP"] = _training_operations(run, costs["MFLOP"]) / 1e6
     on_the_way = list(validations(lines, per_step))
     grown = {name: on_the_way[-1][name] for name in ("minutes", *per_step)}
     return Row(settings, costs | grown, run.evaluate("test").compared(), on_the_way)
 
 
+def _training_operations(run: Run, prediction: float) -> float:
+    """Of an update, in the unit of one image's `prediction`: that of every image of a batch, thrice, as the way back takes two."""
+    count = len(run.task.images.train)
+    batch = count / math.ceil(count / run.recipe.data.batch)  # epochs are cut into batches of the same size
+    paths = getattr(run.task.model, "samples", 1)  # of glimpses, drawn for a prediction; an update follows one
+    return 3 * prediction / paths * batch * run.recipe.train.accumulate
+
+
 def validations(lines: Sequence[dict[str, Any]], per_step: dict[str, float]) -> Iterator[dict[str, float]]:
-    """What each validation found, with the minutes and `per_step` costs until then; training is thrice a forward pass (one back is two)."""
+    """What each validation found, with the minutes and `per_step` costs until then; not that of averaged weights, which cost nothing."""
     minutes = 0.0
     for line in lines:
         minutes = line.get("seconds", 60 * minutes) / 60
-        if "valid" in line:
+        if "valid" in line and "averaged" not in line:
             spent = {name: cost * line["step"] for name, cost in per_step.items()}
             yield {"minutes": minutes, **spent, **line["valid"]}
 

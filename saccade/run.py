@@ -74,7 +74,7 @@ class Run:
     def _classifier(self) -> Any:
         if self.recipe.task != "classify":
             raise UserError(
-                f"{self.path} is a run of the task {self.recipe.task}, which names no classes: leave out samples and data"
+                f"{self.path} is a run of the task {self.recipe.task}, which names no classes: leave out samples or data"
             )
         return self.task
 

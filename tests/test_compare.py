@@ -2,12 +2,14 @@
 
 import pytest
 import torch
+from PIL import Image
 from torch import nn
 
 from saccade.attention import LocalSelfAttention2d, MultiHead
-from saccade.compare import Row, combinations, operations, validations
+from saccade.compare import Row, combinations, operations, plot, validations
 from saccade.config import load
 from saccade.data.image_shape import ImageShape
+from saccade.errors import ConfigError
 
 
 class Layer(nn.Module):
@@ -42,6 +44,21 @@ def test_operations_of_every_image_model_can_be_counted(model):
     assert all(parameter.requires_grad for parameter in built.parameters())
 
 
+@pytest.mark.parametrize("cost", [None, "parameters", "minutes"])
+def test_a_comparison_is_drawn(tmp_path, cost):
+    rows = []
+    for number in range(3):
+        costs = {"parameters": 1.1e6 + 2e5 * number, "minutes": 50.0 + number}
+        way = [{"minutes": 10.0 * step, "accuracy": 50.0 + step + number} for step in range(1, 6)]
+        rows.append(Row({"recipe": f"recipe {number}"}, costs, {"accuracy %": 55.0 + number}, way))
+    plot(rows, tmp_path / "compare.png", cost)
+    with Image.open(tmp_path / "compare.png") as image:
+        assert image.width == 7 * 150
+        assert len(image.convert("RGB").getcolors(1 << 20)) > 50
+    with pytest.raises(ConfigError, match="which are not of images: choose parameters, minutes"):
+        plot(rows, tmp_path / "other.png", "MFLOP")
+
+
 def test_lists_can_be_varied():
     chosen = combinations(["train.betas=[0.9,0.98],[0.9,0.999]", "model.heads=1,2"])
     assert [each["train.betas"] for each in chosen] == ["[0.9,0.98]", "[0.9,0.98]", "[0.9,0.999]", "[0.9,0.999]"]
@@ -59,3 +76,5 @@ def test_the_way_of_a_run_has_the_costs_spent_until_each_validation():
     assert row.way("minutes", "accuracy %") == [(1.0, 40.0), (2.5, 50.0)]
     assert row.way("training TFLOP", "accuracy %") == [(5.0, 40.0), (10.0, 50.0)]
     assert row.way("parameters", "accuracy %") == []
+    text = [{"step": 3, "seconds": 6.0, "valid": {"bleu": 30.0}}, {"step": 3, "averaged": 5, "valid": {"bleu": 2.0}}]
+    assert Row({}, {}, {"BLEU": 31.0}, list(validations(text, {}))).way("minutes", "BLEU") == [(0.1, 30.0)]

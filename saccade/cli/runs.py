@@ -55,7 +55,11 @@ def predict(
     from saccade.tasks.held_out import example_or_itself
 
     lines = inputs or [line.rstrip("\r") for line in decoded_lines(sys.stdin.buffer, "standard input")]
-    examples: list[Any] = lines
+    loaded: Any = library.load(run)
+    lines, is_folder = _with_images_of_folders(loaded, lines)
+    if inputs:
+        _require_no_file_of_sentences(loaded, inputs, f"saccade predict {run} < ")
+    examples = [example_or_itself(loaded.task, line) for line in lines] if inputs else lines
     settings = _given(
         search=_search(
             search,
@@ -70,15 +74,8 @@ def predict(
         top_k=top_k,
         top_p=top_p,
         seed=seed,
-        prefixes=None if prefix is None else [prefix] * len(lines),
+        prefixes=None if prefix is None else [prefix] * len(examples),
     )
-    loaded: Any = library.load(run)
-    paths = _images_of_folders(loaded, lines)
-    if paths is not None:
-        examples = paths
-    elif inputs:
-        examples = [example_or_itself(loaded.task, given) for given in inputs]
-        _require_no_file_of_sentences(loaded, inputs, f"saccade predict {run} < ")
     if engine == "ctranslate2":
         from saccade.export.engine import CTranslate2Engine
 
@@ -87,10 +84,10 @@ def predict(
     if as_json:
         print_json([answer.to_dict() for answer in answers])
         return
-    for example, answer in zip(examples, answers, strict=True):
+    for path, answer in zip(lines, answers, strict=True):
         given = answer.lines()
-        if paths is not None:
-            given = [f"{example}\t{line}" for line in given]
+        if is_folder:  # whose images nobody has listed
+            given = [f"{path}\t{line}" for line in given]
         for line in [
             *given,
             *[""] * (best - len(given)),
@@ -159,6 +156,8 @@ def evaluate(
     """Measure a run on examples it has not seen."""
     import saccade as library
 
+    if data is not None and split == "valid":
+        raise ConfigError("--data names other images and --split the run's own: leave one of them out")
     settings = _given(
         search=_search(
             search, beam={"beam": beam, "length_penalty": length_penalty, "coverage_penalty": coverage_penalty}
@@ -264,14 +263,14 @@ def serve(
     open_server(runs, host=host, port=port, token=token, public=public)
 
 
-def _images_of_folders(run: Any, inputs: list[str]) -> list[str] | None:
-    """The inputs with every image of a folder in its place; None where no input is a folder. Only of runs that read images."""
-    if run.recipe.task == "translation" or not any(map(os.path.isdir, filter(None, inputs))):
-        return None
+def _with_images_of_folders(run: Any, inputs: list[str]) -> tuple[list[str], bool]:
+    """The inputs with all images of a folder in its place, and whether there was one. A sentence is never a folder."""
+    if run.recipe.task == "translation" or not any(map(os.path.isdir, inputs)):
+        return inputs, False
     from saccade.data.image_store import open_store
 
     found = ((given, open_store(Path(given)).names if os.path.isdir(given) else [""]) for given in inputs)
-    return [os.path.join(given, name) if name else given for given, names in found for name in names]
+    return [os.path.join(given, name) if name else given for given, names in found for name in names], True
 
 
 def _require_no_file_of_sentences(run: Any, inputs: list[str], instead: str) -> None:

@@ -118,10 +118,11 @@ def _write(
             try:
                 pixels, resized = decode(listing.open(index), shape, listing.names[index])
             except BadImage as error:
+                said = str(error) if Path(listing.origin).name in str(error) else f"{listing.origin}: {error}"
                 if not skip_bad:
-                    raise UserError(f"{listing.origin}: {error}; --skip-bad leaves such images out") from None
+                    raise UserError(f"{said}; --skip-bad leaves such images out") from None
                 counts.bad += 1
-                counts.first_bad = counts.first_bad or f"{listing.origin}: {error}"
+                counts.first_bad = counts.first_bad or said
                 continue
             counts.seconds += time.perf_counter() - before
             counts.images += 1

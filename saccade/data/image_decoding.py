@@ -58,6 +58,7 @@ def decode(image: Image.Image, shape: ImageShape, name: str) -> tuple[Pixels, bo
     """Pixels (C, H, W), and whether the picture had another size."""
     try:
         with _calmly():
+            _check_range(image, name)
             upright = size_upright(image)
             # A JPEG decodes to 1/2, 1/4 or 1/8 of its size for a fraction of the work; twice what is wanted leaves scaling its quality.
             most = 2 * max(shape.rows, shape.columns)
@@ -101,10 +102,10 @@ def from_array(array: Any, name: str) -> Image.Image:
 def copied(image: Image.Image, name: str) -> Image.Image:
     """A picture that decoding may change, out of one that belongs to somebody else."""
     try:
-        copy = image.copy()
-        if image.format == "TIFF":  # turned upright by Pillow when it was decoded
-            copy.getexif().pop(_ORIENTATION, None)
-        return copy
+        _check_range(image, name)
+        return image.copy()
+    except BadImage:
+        raise
     except Exception as error:
         raise _damaged(name, error) from None
 
@@ -131,16 +132,19 @@ def _turned(image: Image.Image) -> Image.Image:
 
 def _in_channels(image: Image.Image, channels: int, name: str) -> Image.Image:
     mode = "L" if channels == 1 else "RGB"
-    if image.mode == "I" and image.format == "TIFF":
-        raise BadImage(f"{name} has pixels of 32 bits, whose range is unknown: save it with 8 or 16 bits")
     if image.mode.startswith("I"):
         image = _eight_bits(image, name)
-    if image.mode == "F":
-        raise BadImage(f"{name} has floating-point pixels, whose range is unknown: save it with 8 or 16 bits")
     if image.has_transparency_data:
         paper = Image.new("RGBA", image.size, "white")
         image = Image.alpha_composite(paper, image.convert("RGBA"))
     return image if image.mode == mode else image.convert(mode)
+
+
+def _check_range(image: Image.Image, name: str) -> None:
+    """Asked of a file as it was opened: what turns or copies it forgets its format."""
+    if image.mode == "F" or (image.mode == "I" and image.format == "TIFF"):
+        kind = "floating-point pixels" if image.mode == "F" else "pixels of 32 bits"
+        raise BadImage(f"{name} has {kind}, whose range is unknown: save it with 8 or 16 bits")
 
 
 def _eight_bits(image: Image.Image, name: str) -> Image.Image:

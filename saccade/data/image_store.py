@@ -81,7 +81,7 @@ def folder_store(root: Path) -> ImageStore:
         images = [name for name in files if _is_image(name)]
         ignored += sum(not _is_hidden(name) for name in files) - len(images)
         found += [os.path.relpath(os.path.join(folder, name), real).replace(os.sep, "/") for name in images]
-    for name in found:
+    for name in (str(root), *found):
         _check_name(name, root)
     return ImageStore(str(root), sorted(found), lambda name: open_file(Path(real, name), name), ignored)
 
@@ -164,7 +164,7 @@ def _check_name(name: str, root: Path) -> None:
         name.encode()
     except UnicodeEncodeError:
         shown = os.fsencode(name).decode("utf-8", "backslashreplace")
-        raise UserError(f"{root} has a file whose name is not UTF-8, {shown}: rename it") from None
+        raise UserError(f"{root} has a name in it that is not UTF-8, {shown}: rename it") from None
 
 
 def check_inside(path: str, root: str, given: Path) -> None:

@@ -83,10 +83,13 @@ class ImagesConfig(Config):
             raise ValueError("the built-in digits take no files: leave train, valid and test out, or set corpus: files")
         given = [path for path in (self.train, self.valid, self.test) if path is not None]
         for one, other in permutations(map(Path.resolve, given), 2):
-            if one == other or (one in other.parents and other.is_dir()):
+            if one == other:
                 raise ValueError(
-                    f"train, valid and test must be different images, but {other} is part of {one}: "
-                    "move it out, or leave valid or test out to have it cut from train"
+                    "train, valid and test must be different images: leave valid or test out to have it cut from train"
+                )
+            if one in other.parents and other.is_dir() and not files_may_be_missing(info):
+                raise ValueError(
+                    f"train, valid and test must be different images, but {other} is part of {one}: move it out"
                 )
         if (self.rows is None) != (self.columns is None):
             raise ValueError("give both rows and columns, or neither: then the first image decides")
@@ -135,8 +138,8 @@ def prepare(config: ImagesConfig, directory: Path, seed: int, say: Say) -> Image
     missing = set(range(len(classes))) - set(sets["train"].labels.tolist())
     if missing:
         raise UserError(
-            f"no image of the class {classes[min(missing)]} is left to train on (those that cannot be decoded are left out): "
-            "add some, or take its folder away"
+            f"no image of the class {classes[min(missing)]} is left to train on, without those that are held out or cannot be decoded: "
+            "add some, or take the class away"
         )
     images = Images(directory, classes, shape, *_moments(sets["train"]))
     _save(images)

@@ -4,6 +4,7 @@ A cost that grows while a model is trained (minutes, training TFLOP) has a line 
 way; the dot at its end is the score on the test set.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,8 +46,7 @@ def bars(marks: Sequence[Mark], path: Path, score: str, compared: str) -> None:
 
 
 def against(marks: Sequence[Mark], path: Path, score: str, cost: str) -> None:
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
-
+    """Points with their names beside them; lines, which often end at the same place, with a legend."""
     grows = any(mark.ways for mark in marks)
 
     def draw(axes: "Axes") -> None:
@@ -54,20 +54,40 @@ def against(marks: Sequence[Mark], path: Path, score: str, cost: str) -> None:
             colour = _COLOURS[number % len(_COLOURS)] if grows else _BLUE
             for way in mark.ways:
                 axes.plot(*zip(*way, strict=True), color=colour, linewidth=1.4)
-            axes.scatter([mark.cost], [mark.score], color=colour, zorder=3)
-            axes.annotate(
-                mark.name, (mark.cost, mark.score), xytext=(6, 4), textcoords="offset points", fontsize=9, color=colour
-            )
-        axes.set_xscale("log")
-        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
-        axes.xaxis.set_minor_locator(NullLocator())
+            axes.scatter([mark.cost], [mark.score], color=colour, zorder=3, label=f"{mark.name} ({mark.score:.1f})")
+            if not grows:
+                place = (mark.cost, mark.score)
+                axes.annotate(mark.name, place, xytext=(6, 4), textcoords="offset points", fontsize=9)
+        if grows:
+            axes.legend(frameon=False, fontsize=9, loc="lower right")
         axes.set_xlabel(f"{cost} (log)")
         axes.set_ylabel(f"{score}: line validation, dot test" if grows else f"{score} on the test set")
-        axes.margins(x=0.25, y=0.1)
+        axes.margins(x=0.02 if grows else 0.25, y=0.1)
         axes.grid(alpha=0.3)
+        _logarithmic(axes)
 
     _save(draw, 4.5, path)
+
+
+def _logarithmic(axes: "Axes") -> None:
+    """Costs by powers, with as many labels as there is room for."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    axes.set_xscale("log")
+    low, high = axes.get_xlim()
+    decades = math.log10(high / low)
+    between = range(1, 10) if decades < 0.8 else (1, 2, 5) if decades < 3 else (1,)
+    axes.xaxis.set_major_locator(LogLocator(subs=between))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _short(value)))
+    axes.xaxis.set_minor_locator(NullLocator())
+
+
+def _short(value: float) -> str:
+    """1,200,000 → 1.2M"""
+    for unit, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= unit:
+            return f"{value / unit:.6g}{letter}"
+    return f"{value:.6g}"
 
 
 def _save(draw: "Callable[[Axes], None]", height: float, path: Path) -> None:

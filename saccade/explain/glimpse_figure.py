@@ -112,12 +112,10 @@ class _Places:
 
 
 def _in_view(path: GlimpsePath) -> tuple[float, float, float, float]:
-    """Left, top, right and bottom of what is shown, in pixels of the image: all of it, and every window that reaches over its edge."""
+    """Left, top, right and bottom of what is shown, in pixels of the image: all of it, and the finest window of every glimpse."""
     rows, columns = path.picture.shape[:2]
     top, left, side = path.windows[:, 0].T
-    sides = (left.min(), top.min(), (left + side).max() - columns, (top + side).max() - rows)
-    before_x, before_y, after_x, after_y = map(float, sides)
-    return min(0.0, before_x), min(0.0, before_y), columns + max(0.0, after_x), rows + max(0.0, after_y)
+    return min(0, left.min()), min(0, top.min()), max(columns, (left + side).max()), max(rows, (top + side).max())
 
 
 def _draw_path(axes: Any, path: GlimpsePath, colours: NDArray[np.float64], lettering: Lettering) -> None:

@@ -1,7 +1,7 @@
 """What did the model look at in this picture? One forward pass while recording.
 
 A map of an image classifier has thousands of rows, one for each cell that looks. What people ask for is one of them: the row of the class
-token, out of which the class is read, or the mean of all where the class is read from the mean; or that of the cell at a pixel. Layers
+token, out of which the class is read, or the mean of all where there is none; or that of the cell at a pixel. Layers
 that all look over the same cells are also multiplied into one (attention rollout, see rollout.py), which says what reaches the class from
 the picture itself.
 
@@ -28,7 +28,7 @@ from saccade.tasks.classify import Classified, ClassifyTask
 
 Pixel = tuple[int, int]  # row, column
 
-ALL_CELLS = "all cells, on average"
+ALL_CELLS = "the average cell"
 _LARGEST = 1 << 28  # weights recorded at a time: 1 GB
 
 

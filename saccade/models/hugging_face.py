@@ -66,8 +66,9 @@ def from_hugging_face(directory: str | Path) -> tuple[vit.VisionTransformer | sw
         raise UserError(
             f"{directory / 'model.safetensors'} does not fit its config.json ({said}): copy both again"
         ) from None
-    labels = settings.get("id2label") or {}
-    return model.eval(), tuple(labels.get(str(number), str(number)) for number in range(classes))
+    labels = settings.get("id2label")
+    names = labels if isinstance(labels, dict) else {}
+    return model.eval(), tuple(str(names.get(str(number)) or number) for number in range(classes))
 
 
 def _vit(

@@ -181,7 +181,8 @@ class ClassifyTask:
     def evaluate(
         self, split: SplitName = "test", samples: int | None = None, data: str | Path | None = None
     ) -> ClassScores:
-        """On the run's own held-out images, or on those at `data`: a folder of classes, a zip, a CSV or idx files."""
+        """On the run's own held-out images, or on those at `data`: a folder of classes, a zip, a CSV or idx files. Where the run scatters
+        its images, these are scattered too."""
         with self._sampling(samples):
             if data is None:
                 log_probabilities, labels = self._judge(split), self.images.split(split).labels

@@ -219,7 +219,8 @@ class Training:
             self.progress.validations_since_best += 1
         if self.world.leads:
             self.reporter.validation(self.progress.step, validation, is_best)
-            self.directory.write_metrics(step=self.progress.step, valid=dict(validation.metrics))
+            seconds = round(self.progress.seconds, 2)
+            self.directory.write_metrics(step=self.progress.step, seconds=seconds, valid=dict(validation.metrics))
             self.board.write(self.progress.step, validation.metrics, "valid")
             if is_best:
                 self._save_model()

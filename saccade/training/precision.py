@@ -11,6 +11,7 @@ import torch
 
 from saccade.errors import UserError
 
+_CRASHED = -1.0
 # Prints how many times faster bf16 is than fp32 for one layer forward and backward; a crash prints nothing.
 _TRIAL = """
 import time, torch
@@ -31,7 +32,7 @@ print(seconds(False) / seconds(True))
 
 def resolve(precision: str, device: torch.device) -> torch.dtype:
     """ "auto", "fp32" or "bf16" as a dtype to compute in."""
-    if precision == "bf16" and device.type == "cpu" and _trial() is None:
+    if precision == "bf16" and device.type == "cpu" and _trial() == _CRASHED:
         raise UserError("train.precision is bf16, but a trial of it crashed on this processor: choose fp32 or auto")
     if precision != "auto":
         return torch.bfloat16 if precision == "bf16" else torch.float32
@@ -42,19 +43,21 @@ def resolve(precision: str, device: torch.device) -> torch.dtype:
 
 def cpu_gain_of_bf16() -> float:
     """How many times faster bf16 trains than fp32 on this CPU; 0 if it crashes or has no instructions for it."""
-    return (_trial() or 0.0) if _promises_bf16() else 0.0
+    return max(_trial(), 0.0) if _promises_bf16() else 0.0
 
 
 @cache
-def _trial(timeout: float = 30.0) -> float | None:
-    """What the trial prints; None if it crashes."""
+def _trial(timeout: float = 30.0) -> float:
+    """What the trial prints; 0 if it does not come to an end in time."""
     try:
         trial = subprocess.run(
             [sys.executable, "-c", _TRIAL], capture_output=True, text=True, timeout=timeout, check=True
         )
         return float(trial.stdout)
+    except subprocess.CalledProcessError:
+        return _CRASHED
     except (subprocess.SubprocessError, ValueError, OSError):
-        return None
+        return 0.0
 
 
 def _promises_bf16() -> bool:

@@ -167,9 +167,14 @@ def test_a_bomb_is_refused_before_it_is_decoded(monkeypatch):
 def test_pixels_of_unknown_range_are_refused():
     with pytest.raises(BadImage, match="floating-point pixels"):
         unpacked(packed(Image.new("F", (8, 6)), "TIFF"))
-    for value in (200, 70_000):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    for value, options in ((200, {}), (70_000, {}), (200, {"exif": exif})):
+        content = packed(Image.fromarray(np.full((6, 8), value, np.int32)), "TIFF", **options)
         with pytest.raises(BadImage, match="pixels of 32 bits"):
-            unpacked(packed(Image.fromarray(np.full((6, 8), value, np.int32)), "TIFF"), GREY)
+            unpacked(content, GREY)
+        with pytest.raises(BadImage, match="pixels of 32 bits"):
+            copied(Image.open(io.BytesIO(content)), "a picture")
 
 
 def test_one_wrong_byte_in_a_png_is_noticed_by_its_checksum():

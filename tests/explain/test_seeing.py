@@ -71,7 +71,7 @@ def test_without_a_pixel_a_model_that_reads_the_mean_of_its_cells_looks_from_all
     np.testing.assert_allclose(
         attention.weights[:, 0], recorded(task, picture)["layer.self_attention"].mean(1), atol=1e-5
     )
-    assert attention.queries == Tokens(("all cells, on average",))
+    assert attention.queries == Tokens(("the average cell",))
 
 
 @pytest.mark.parametrize(("size", "cell"), [((28, 30), 8), ((33, 35), 4), ((20, 17), 16)])
