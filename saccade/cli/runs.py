@@ -55,11 +55,6 @@ def predict(
     from saccade.tasks.held_out import example_or_itself
 
     lines = inputs or [line.rstrip("\r") for line in decoded_lines(sys.stdin.buffer, "standard input")]
-    loaded: Any = library.load(run)
-    lines, is_folder = _with_images_of_folders(loaded, lines)
-    if inputs:
-        _require_no_file_of_sentences(loaded, inputs, f"saccade predict {run} < ")
-    examples = [example_or_itself(loaded.task, line) for line in lines] if inputs else lines
     settings = _given(
         search=_search(
             search,
@@ -74,8 +69,14 @@ def predict(
         top_k=top_k,
         top_p=top_p,
         seed=seed,
-        prefixes=None if prefix is None else [prefix] * len(examples),
     )
+    loaded: Any = library.load(run)
+    lines, is_folder = _with_images_of_folders(loaded, lines)
+    if inputs:
+        _require_no_file_of_sentences(loaded, inputs, f"saccade predict {run} < ")
+    examples = [example_or_itself(loaded.task, line) for line in lines] if inputs else lines
+    if prefix is not None:
+        settings["prefixes"] = [prefix] * len(examples)
     if engine == "ctranslate2":
         from saccade.export.engine import CTranslate2Engine
 
