@@ -42,15 +42,19 @@ class Run:
         *,
         samples: int | None = None,
         data: str | Path | None = None,
+        skip_bad: bool = False,
         **decode: Any,
     ) -> Any:
         """The task's metrics on held-out examples, and the alignment error rate where gold alignments are known.
 
         With `samples` a network that glimpses draws so many paths for each image and averages their probabilities. With `data` a
-        classifier is judged by other images: a folder with a folder for each class, a zip of one, a CSV of path and label, or idx files.
+        classifier is judged by other images: a folder with a folder for each class, a zip of one, a CSV of path and label, or idx files;
+        `skip_bad` leaves out those that cannot be read.
         """
         if samples is not None or data is not None:
-            return self._classifier().evaluate(split, samples=samples, data=data, **self._fitting(decode))
+            return self._classifier().evaluate(
+                split, samples=samples, data=data, skip_bad=skip_bad, **self._fitting(decode)
+            )
         scores = self.task.evaluate(split, **self._fitting(decode))
         if self.recipe.task != "translation" or not self.task.corpus.has_alignments:
             return scores

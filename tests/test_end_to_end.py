@@ -453,6 +453,14 @@ def test_a_folder_of_pictures_is_answered_with_paths(tmp_path, saccade):
     one_by_one = saccade("predict", str(path), *map(str, pictures), "--best", "2").stdout.splitlines()
     named = [str(picture) for picture in pictures for _ in range(2)]
     assert done.stdout.splitlines() == [f"{name}\t{line}" for name, line in zip(named, one_by_one, strict=True)]
+    (tmp_path / "new" / "torn.png").write_bytes(b"no picture")
+    torn = saccade("predict", str(path), str(tmp_path / "new"), "--best", "2")
+    assert torn.returncode == 1
+    assert "torn.png is not a picture" in torn.stderr
+    assert "--skip-bad" in torn.stderr
+    rest = saccade("predict", str(path), str(tmp_path / "new"), "--best", "2", "--skip-bad")
+    assert (rest.returncode, rest.stdout) == (0, done.stdout)
+    assert "left out 1 of 3 images; the first:" in rest.stderr
     empty = saccade("predict", str(path), stdin="\n")
     assert empty.returncode == 1
     assert "a blank line is no image" in empty.stderr

@@ -35,6 +35,9 @@ SetOption = Annotated[
 RunArgument = Annotated[
     Path, typer.Argument(metavar="RUN", help="The directory that `saccade train` wrote.", show_default=False)
 ]
+SkipBadOption = Annotated[
+    bool, typer.Option("--skip-bad", help="Images: leave out those that cannot be read, and count them.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 SearchOption = Annotated[
     Literal["greedy", "beam", "sample"] | None,

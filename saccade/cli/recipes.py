@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from saccade.cli.app import RECIPES, START, app
-from saccade.cli.options import JsonOption, RecipeArgument, SetOption, recipe_names
+from saccade.cli.options import JsonOption, RecipeArgument, SetOption, SkipBadOption, recipe_names
 from saccade.cli.printing import print_columns, print_json
 
 
@@ -67,9 +67,7 @@ def train(
         Path | None, typer.Option(help="Directory of the run; runs/RECIPE unless given.", show_default=False)
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
-    skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Images: leave out those that cannot be read, and count them.")
-    ] = False,
+    skip_bad: SkipBadOption = False,
 ) -> None:
     """Train a recipe. With several processes: torchrun -m saccade train ..."""
     from saccade.training.allocator import keep_freed_memory

@@ -8,7 +8,15 @@ from typing import Annotated, Any, Literal
 import typer
 
 from saccade.cli.app import RUNS, app
-from saccade.cli.options import BeamOption, CoverageOption, JsonOption, LengthOption, RunArgument, SearchOption
+from saccade.cli.options import (
+    BeamOption,
+    CoverageOption,
+    JsonOption,
+    LengthOption,
+    RunArgument,
+    SearchOption,
+    SkipBadOption,
+)
 from saccade.cli.printing import print_columns, print_json
 from saccade.errors import ConfigError, UserError
 
@@ -47,6 +55,7 @@ def predict(
     prefix: Annotated[
         str | None, typer.Option(help="How every translation or caption must begin.", show_default=False)
     ] = None,
+    skip_bad: SkipBadOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Translate sentences, name or describe what is in pictures: a line in, a line out."""
@@ -75,13 +84,18 @@ def predict(
     if inputs:
         _require_no_file_of_sentences(loaded, inputs, f"saccade predict {run} < ")
     examples = [example_or_itself(loaded.task, line) for line in lines] if inputs else lines
+    if skip_bad:
+        lines, examples = _readable(loaded, lines, examples)
     if prefix is not None:
         settings["prefixes"] = [prefix] * len(examples)
     if engine == "ctranslate2":
         from saccade.export.engine import CTranslate2Engine
 
         loaded = CTranslate2Engine(loaded)
-    answers = loaded.predict(examples, best=best, **settings)
+    try:
+        answers = loaded.predict(examples, best=best, **settings)
+    except UserError as error:
+        raise _with_a_way_round(error, len(examples)) from None
     if as_json:
         print_json([answer.to_dict() for answer in answers])
         return
@@ -152,6 +166,7 @@ def evaluate(
             show_default=False,
         ),
     ] = None,
+    skip_bad: SkipBadOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Measure a run on examples it has not seen."""
@@ -159,6 +174,8 @@ def evaluate(
 
     if data is not None and split == "valid":
         raise ConfigError("--data names other images and --split the run's own: leave one of them out")
+    if skip_bad and data is None:
+        raise ConfigError("--skip-bad is for the images of --data: the run's own were all read when it was trained")
     settings = _given(
         search=_search(
             search, beam={"beam": beam, "length_penalty": length_penalty, "coverage_penalty": coverage_penalty}
@@ -168,6 +185,7 @@ def evaluate(
         coverage_penalty=coverage_penalty,
         samples=samples,
         data=data,
+        skip_bad=skip_bad or None,
     )
     scores = library.load(run).evaluate(split, **settings)
     if confusion is not None:
@@ -272,6 +290,34 @@ def _with_images_of_folders(run: Any, inputs: list[str]) -> tuple[list[str], boo
 
     found = ((given, open_store(Path(given)).names if os.path.isdir(given) else [""]) for given in inputs)
     return [os.path.join(given, name) if name else given for given, names in found for name in names], True
+
+
+def _readable(run: Any, names: list[str], examples: list[Any]) -> tuple[list[str], list[Any]]:
+    """The images that can be read, and a word on the others."""
+    if run.recipe.task == "translation":
+        raise ConfigError("--skip-bad is for images, and this run translates sentences: leave it out")
+    from saccade.data.image_decoding import BadImage
+
+    readable, bad = [], []
+    for name, example in zip(names, examples, strict=True):
+        try:
+            run.task.picture(example)
+            readable.append((name, example))
+        except BadImage as error:
+            bad.append(str(error))
+    if not readable:
+        raise UserError(f"none of the {len(names):,} images can be read: {bad[0]}" if bad else "no image was given")
+    if bad:
+        print(f"left out {len(bad):,} of {len(names):,} images; the first: {bad[0]}", file=sys.stderr)
+    return [name for name, _ in readable], [example for _, example in readable]
+
+
+def _with_a_way_round(error: UserError, images: int) -> UserError:
+    """A bad image among others can be left out."""
+    from saccade.data.image_decoding import BadImage
+
+    several_images = isinstance(error, BadImage) and images > 1
+    return UserError(f"{error}; --skip-bad leaves such images out") if several_images else error
 
 
 def _require_no_file_of_sentences(run: Any, inputs: list[str], instead: str) -> None:

@@ -22,6 +22,7 @@ class ClassScores:
     top5: float | None  # percent; only where there are more than five classes
     classes: tuple[str, ...]
     confusion: tuple[tuple[int, ...], ...]  # [truth][prediction]: how many images
+    left_out: int = 0  # images that could not be read
     paths: int = 1  # drawn for each image by a network that glimpses; 1 is the likeliest one
 
     @property
@@ -39,6 +40,8 @@ class ClassScores:
         ]
         if self.top5 is not None:
             shown.insert(3, ("top-5 accuracy", f"{self.top5:.2f} %"))
+        if self.left_out:
+            shown.insert(1, ("left out, as they cannot be read", f"{self.left_out:,}"))
         if self.paths > 1:
             shown.insert(1, ("drawn paths an image", f"{self.paths:,}"))
         return shown + [(f"{truth} taken for {other}", f"{count:,}") for truth, other, count in self.worst()]
@@ -76,6 +79,7 @@ class ClassScores:
     def to_dict(self) -> dict[str, Any]:
         values: dict[str, Any] = {
             "images": self.images,
+            "left_out": self.left_out,
             "paths": self.paths,
             "accuracy": self.accuracy,
             "error": self.error,

@@ -29,7 +29,7 @@ from saccade.config import Config as BaseConfig
 from saccade.config import Recipe
 from saccade.data import images as image_data
 from saccade.data.augment import Augment, AugmentConfig, Standardise
-from saccade.data.image_decoding import Pixels, decode
+from saccade.data.image_decoding import BadImage, Pixels, decode
 from saccade.data.image_files import list_images
 from saccade.data.image_splits import SPLITS, SplitName, batches, check_classes
 from saccade.data.image_store import AnyImage, name_of, pixels_of
@@ -179,16 +179,19 @@ class ClassifyTask:
         return Validation(metrics, score, self._samples(log_probabilities))
 
     def evaluate(
-        self, split: SplitName = "test", samples: int | None = None, data: str | Path | None = None
+        self,
+        split: SplitName = "test",
+        samples: int | None = None,
+        data: str | Path | None = None,
+        skip_bad: bool = False,
     ) -> ClassScores:
         """On the run's own held-out images, or on those at `data`: a folder of classes, a zip, a CSV or idx files. Where the run scatters
-        its images, these are scattered too."""
+        its images, these are scattered too. With `skip_bad` those of `data` that cannot be read are left out and counted."""
         with self._sampling(samples):
             if data is None:
-                log_probabilities, labels = self._judge(split), self.images.split(split).labels
+                scores = score_classes(self._judge(split), self.images.split(split).labels, self.classes)
             else:
-                log_probabilities, labels = self._judge_files(Path(data))
-            scores = score_classes(log_probabilities, labels, self.classes)
+                scores = self._judge_files(Path(data), skip_bad)
             return replace(scores, paths=getattr(self.model, "samples", 1))
 
     @contextmanager
@@ -214,19 +217,31 @@ class ClassifyTask:
         parts = (self._frames(split, start) for start in range(0, count, _AT_A_TIME))
         return np.concatenate([part.cpu().numpy() for part in self._log_probabilities(parts)])
 
-    def _judge_files(self, path: Path) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """The same of other images, which are decoded as they are judged, and their labels."""
+    def _judge_files(self, path: Path, skip_bad: bool) -> ClassScores:
+        """Of other images, which are decoded as they are judged."""
         listing = list_images(path, self.classes)
         check_classes(listing, self.classes)
-        pictures = (
-            decode(listing.open(index), self.images.shape, listing.names[index])[0] for index in range(len(listing))
-        )
+        labels: list[int] = []
+
+        def pictures() -> Iterator[Pixels]:
+            for index, label in enumerate(listing.labels):
+                try:
+                    yield decode(listing.open(index), self.images.shape, listing.names[index])[0]
+                except BadImage as error:
+                    if not skip_bad:
+                        raise UserError(f"{path}: {error}; --skip-bad leaves such images out") from None
+                    continue
+                labels.append(self.classes.index(label))
+
         frames = (
             scattered(part, self.recipe.data.scatter, torch.Generator().manual_seed(number))
-            for number, part in enumerate(_stacked(pictures))
+            for number, part in enumerate(_stacked(pictures()))
         )
-        judged = np.concatenate([part.cpu().numpy() for part in self._log_probabilities(frames)])
-        return judged, np.array([self.classes.index(label) for label in listing.labels])
+        judged = [part.cpu().numpy() for part in self._log_probabilities(frames)]
+        if not judged:
+            raise UserError(f"none of the {len(listing):,} images of {path} can be read: give others")
+        scores = score_classes(np.concatenate(judged), np.array(labels), self.classes)
+        return replace(scores, left_out=len(listing) - len(labels))
 
     def frame(self, split: SplitName, number: int) -> Tensor:
         """One held-out image as it is judged, bytes (C, H, W)."""

@@ -320,6 +320,12 @@ def test_other_images_are_judged_as_held_out_ones_are(tmp_path):
         folder.mkdir(parents=True, exist_ok=True)
         Image.fromarray(pixels[0]).save(folder / f"{number}.png")
     assert run.evaluate(data=tmp_path / "others").confusion == run.evaluate().confusion
+    (tmp_path / "others" / "3" / "torn.png").write_bytes(b"no picture")
+    with pytest.raises(UserError, match=r"torn\.png is not a picture .*--skip-bad leaves such images out"):
+        run.evaluate(data=tmp_path / "others")
+    without = run.evaluate(data=tmp_path / "others", skip_bad=True)
+    assert (without.confusion, without.left_out) == (run.evaluate().confusion, 1)
+    assert ("left out, as they cannot be read", "1") in without.rows()
     (tmp_path / "others" / "9").rename(tmp_path / "others" / "eleven")
     with pytest.raises(UserError, match="images of the class eleven, of which there are none to train on"):
         run.evaluate(data=tmp_path / "others")
