@@ -234,10 +234,11 @@ def plot(rows: Sequence[Row], path: Path, against: str | None = None) -> None:
         cost = fmean(_cost(row, against) for row in group) if against else 0.0
         ways = [row.way(against, score) for row in group] if against else []
         marks.append(Mark(name, fmean(row.scores[score] for row in group), cost, [way for way in ways if way]))
+    compared = ", ".join(place for place in rows[0].settings if place != SEED)
     if against:
-        comparison.against(marks, path, score, against)
+        comparison.against(marks, path, score, against, compared)
     else:
-        comparison.bars(marks, path, score, ", ".join(place for place in rows[0].settings if place != SEED))
+        comparison.bars(marks, path, score, compared)
 
 
 def _cost(row: Row, name: str) -> float:

@@ -1,7 +1,7 @@
 """A comparison as a picture: the score of every setting as bars, or against what it costs.
 
 A cost that grows while a model is trained (minutes, training TFLOP) has a line for each setting, the score on the validation set on the
-way; the dot at its end is the score on the test set.
+way; the dot at its end is the score on the test set. `compared` names what the settings are settings of.
 """
 
 import math
@@ -31,7 +31,6 @@ class Mark:
 
 
 def bars(marks: Sequence[Mark], path: Path, score: str, compared: str) -> None:
-    """`compared` names what the settings are settings of."""
     figure_height = 1.2 + 0.38 * len(marks)
 
     def draw(axes: "Axes") -> None:
@@ -45,7 +44,7 @@ def bars(marks: Sequence[Mark], path: Path, score: str, compared: str) -> None:
     _save(draw, figure_height, path)
 
 
-def against(marks: Sequence[Mark], path: Path, score: str, cost: str) -> None:
+def against(marks: Sequence[Mark], path: Path, score: str, cost: str, compared: str) -> None:
     """Points with their names beside them; lines, which often end at the same place, with a legend."""
     grows = any(mark.ways for mark in marks)
 
@@ -55,13 +54,15 @@ def against(marks: Sequence[Mark], path: Path, score: str, cost: str) -> None:
             for way in mark.ways:
                 axes.plot(*zip(*way, strict=True), color=colour, linewidth=1.4)
             axes.scatter([mark.cost], [mark.score], color=colour, zorder=3, label=f"{mark.name} ({mark.score:.1f})")
-            if not grows:
+            if not grows:  # bare values: what is varied is named above
                 place = (mark.cost, mark.score)
                 axes.annotate(mark.name, place, xytext=(6, 4), textcoords="offset points", fontsize=9)
         if grows:
-            axes.legend(frameon=False, fontsize=9, loc="lower right")
+            axes.legend(title=compared, frameon=False, fontsize=9, loc="lower right")
         axes.set_xlabel(f"{cost} (log)")
         axes.set_ylabel(f"{score}: line validation, dot test" if grows else f"{score} on the test set")
+        if not grows:
+            axes.set_title(compared, fontsize=10)
         axes.margins(x=0.02 if grows else 0.25, y=0.1)
         axes.grid(alpha=0.3)
         _logarithmic(axes)
