@@ -37,7 +37,7 @@ from saccade.recipe_files import (
     recipes,
 )
 
-__all__ = ["Config", "ExistingFile", "ExistingFolder", "Recipe", "find_recipe", "load", "recipes"]
+__all__ = ["Config", "ExistingFile", "ExistingFolder", "Recipe", "find_recipe", "from_values", "load", "recipes"]
 
 _VARIABLE = re.compile(r"\$(\$?)\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
@@ -175,8 +175,17 @@ def load(
         # Another model: the recipe's own settings were for the one it named.
         given = values["model"].items()
         values["model"] = {name: value for name, value in given if sources.get(("model", name)) == "--set"}
-    values = _expanded(values, (), sources)
+    return _checked(_expanded(values, (), sources), label, sources, package, check_files, complete)
 
+
+def from_values(values: dict[str, Any], label: str) -> Recipe:
+    """The recipe of a model that was trained elsewhere, on files that nobody knows. `label` says where the values are from."""
+    return _checked(values, label, Sources({(): label}), "saccade", check_files=False, complete=False)
+
+
+def _checked(
+    values: dict[str, Any], label: str, sources: Sources, package: str, check_files: bool, complete: bool
+) -> Recipe:
     task = _task(values, sources, package)
     model = _model(values, sources, task, package)
     train = importlib.import_module(f"{package}.training.config").TrainConfig

@@ -10,19 +10,19 @@ from saccade.decoding import Hypothesis
 from saccade.errors import UserError
 from saccade.explain.looking import looked
 from saccade.explain.maps import AttentionMap
+from saccade.models.hugging_face import is_hugging_face
+from saccade.tasks.pretrained import open_pretrained
 from saccade.training.checkpoint import load_model
 from saccade.training.start import check_is_run, task_class
 
 
 class Run:
-    """What `saccade train` left in a directory, ready to use."""
+    """What `saccade train` left in a directory, or a ViT or Swin in Hugging Face's format, ready to use."""
 
     def __init__(self, path: str | Path):
-        directory = check_is_run(Path(path))
-        self.path = directory.path
-        self.recipe = configs.load(directory.config, check_files=False)
-        self.task: Any = task_class(self.recipe).reopen(self.recipe, directory.path)
-        load_model(self.task.model, directory.model)
+        self.path = Path(path)
+        self.task: Any = open_pretrained(self.path) if is_hugging_face(self.path) else _trained_here(self.path)
+        self.recipe = self.task.recipe
         self.task.model.eval()
 
     def predict(self, inputs: Sequence[Any], best: int = 1, **decode: Any) -> list[Any]:
@@ -90,3 +90,11 @@ class Run:
                 f"{self.path} is a run of the task {self.recipe.task}, which searches nothing: leave out {given}"
             )
         return decode
+
+
+def _trained_here(path: Path) -> Any:
+    directory = check_is_run(path)
+    recipe = configs.load(directory.config, check_files=False)
+    task = task_class(recipe).reopen(recipe, path)
+    load_model(task.model, directory.model)
+    return task

@@ -33,7 +33,12 @@ SetOption = Annotated[
     ),
 ]
 RunArgument = Annotated[
-    Path, typer.Argument(metavar="RUN", help="The directory that `saccade train` wrote.", show_default=False)
+    Path,
+    typer.Argument(
+        metavar="RUN",
+        help="The directory that `saccade train` wrote, or an image classifier in Hugging Face's format.",
+        show_default=False,
+    ),
 ]
 SkipBadOption = Annotated[
     bool, typer.Option("--skip-bad", help="Images: leave out those that cannot be read, and count them.")

@@ -66,7 +66,7 @@ def decode(image: Image.Image, shape: ImageShape, name: str) -> tuple[Pixels, bo
             image = _in_channels(_turned(image), shape.channels, name)
             if image.size != (shape.columns, shape.rows):
                 fit = Image.Image.resize if shape.stretched else ImageOps.fit
-                image = fit(image, (shape.columns, shape.rows), Image.Resampling.BICUBIC)
+                image = fit(image, (shape.columns, shape.rows), Image.Resampling[shape.resampling.upper()])
             pixels = np.asarray(image, np.uint8).reshape(shape.rows, shape.columns, shape.channels)
     except BadImage:
         raise

@@ -9,6 +9,7 @@ class ImageShape:
     rows: int
     columns: int
     stretched: bool = False  # an image of other proportions is stretched to this size; else what overhangs is cut off
+    resampling: str = "bicubic"  # the filter that scales images, as Pillow names it
 
     @property
     def sizes(self) -> tuple[int, int, int]:

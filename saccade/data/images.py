@@ -118,6 +118,10 @@ class Images:
         return ImageSet.open(self.directory / "images", "test", self.shape)
 
     def split(self, name: SplitName) -> ImageSet:
+        if not (self.directory / "images").exists():
+            raise UserError(
+                f"{self.directory} holds no {name} images, only a model: name others (evaluate --data), or copy the whole run"
+            )
         images: ImageSet = getattr(self, name)
         return images
 

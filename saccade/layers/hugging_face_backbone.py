@@ -1,12 +1,11 @@
 """A vision backbone in Hugging Face's format (config.json, model.safetensors) from a local folder: nothing is loaded from elsewhere.
 
 The class comes from the package transformers; code that lies in the folder is not run, and weights are read from safetensors only.
-How pixels are standardised stands in preprocessor_config.json; without one, (x - 127.5) / 127.5.
+How pixels are standardised stands in preprocessor_config.json.
 
 Axis legend: B batch, N tokens, R rows and S columns of cells, D features.
 """
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import torch
 from torch import nn
 
 from saccade.data.image_shape import ImageShape
+from saccade.data.preprocessor import read_preprocessor
 from saccade.errors import UserError
 
 Values = tuple[float, ...]
@@ -55,7 +55,9 @@ def load_backbone(directory: Path, image: ImageShape) -> Backbone:
                 f"{directory} gives {hidden.shape[1]} tokens for {grid[0]} × {grid[1]} patches: "
                 "choose a backbone with a token for each patch, or a convolutional one"
             )
-    return Backbone(model, int(size), grid, *_standardisation(directory / "preprocessor_config.json", image.channels))
+    wanted = read_preprocessor(directory, image.channels)
+    mean, deviation = (tuple(255 * value for value in values) for values in (wanted.mean, wanted.deviation))
+    return Backbone(model, int(size), grid, mean, deviation)
 
 
 def _load(directory: Path) -> Any:
@@ -94,16 +96,3 @@ def _patches(settings: Any, image: ImageShape, directory: Path) -> tuple[int, in
         raise UserError(f"{directory} has no patch_size in its config.json: choose a ViT or a convolutional backbone")
     rows, columns = (patch, patch) if isinstance(patch, int) else patch
     return image.rows // rows, image.columns // columns
-
-
-def _standardisation(path: Path, channels: int) -> tuple[Values, Values]:
-    if not path.exists():
-        return (127.5,) * channels, (127.5,) * channels
-    try:
-        settings = json.loads(path.read_text(encoding="utf-8"))
-        mean, deviation = (tuple(255.0 * float(x) for x in settings[name]) for name in ("image_mean", "image_std"))
-        if len(mean) != channels or len(deviation) != channels or min(deviation) <= 0:
-            raise ValueError(f"mean {mean} and deviation {deviation} are not for {channels} channels")
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path} does not say how pixels are standardised ({error}): copy the model again") from None
-    return mean, deviation

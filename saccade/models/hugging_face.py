@@ -1,6 +1,7 @@
 """Image classifiers in Hugging Face's format, as models of ours: config.json and model.safetensors of a ViT or Swin in a local folder.
 
-    model, labels = from_hugging_face("vit-base-patch16-224")
+    saccade.load("vit-base-patch16-224").predict(["photo.jpg"])      with everything that a run of ours can do
+    model, labels = from_hugging_face("vit-base-patch16-224")        the bare model
 
 The numbers are the same (see the tests); a class token and its position, which are only ever added, become one tensor. One thing differs
 on purpose: where a Swin's grid is no multiple of its window, or one side of it fits into the window, theirs lets padding take weight and
@@ -10,13 +11,14 @@ drops the shift of both sides, and ours does not.
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from saccade.data.image_shape import ImageShape
 from saccade.errors import UserError
@@ -45,9 +47,43 @@ _SWIN: Names = (
 _UNUSED = re.compile(r"relative_position_index$|mask_token$|\.pooler\.")
 
 
+@dataclass(frozen=True)
+class Pretrained:
+    """What stands in such a folder, in our words."""
+
+    directory: Path
+    name: str  # of our model
+    config: vit.Config | swin.Config
+    image: ImageShape
+    labels: tuple[str, ...]  # the names of the classes in order
+    tensors: dict[str, Tensor]
+
+    def fill(self, model: nn.Module) -> None:
+        """Gives the weights to a model of this name, config, image and number of classes."""
+        try:
+            model.load_state_dict(_with_zero_biases(self.tensors, model.state_dict()))
+        except RuntimeError as error:
+            raise _does_not_fit(self.directory, error) from None
+
+
+def is_hugging_face(directory: Path) -> bool:
+    """Whether this is a folder of theirs, and no run of ours."""
+    return (directory / "config.json").is_file() and not (directory / "config.yaml").exists()
+
+
 def from_hugging_face(directory: str | Path) -> tuple[vit.VisionTransformer | swin.Swin, tuple[str, ...]]:
     """The model, ready to predict, and the names of its classes in order."""
-    directory = Path(directory)
+    found = read(Path(directory))
+    config, classes = found.config, len(found.labels)
+    if isinstance(config, vit.Config):
+        model: vit.VisionTransformer | swin.Swin = vit.build(config, found.image, classes)
+    else:
+        model = swin.build(config, found.image, classes)
+    found.fill(model)
+    return model.eval(), found.labels
+
+
+def read(directory: Path) -> Pretrained:
     settings = _settings(directory / "config.json")
     kind = settings.get("model_type")
     if kind not in ("vit", "swin"):
@@ -59,21 +95,24 @@ def from_hugging_face(directory: str | Path) -> tuple[vit.VisionTransformer | sw
         )
     classes = len(tensors["classifier.weight"])
     try:
-        model, ours = (_vit if kind == "vit" else _swin)(settings, tensors, classes)
-        model.load_state_dict(_with_zero_biases(ours, model.state_dict()))
+        image = _image(settings)
+        config, ours = _vit(settings, tensors, image) if kind == "vit" else _swin(settings, tensors)
     except (RuntimeError, KeyError, TypeError, ValueError, AttributeError) as error:
-        said = str(error).replace("\n", " ")
-        raise UserError(
-            f"{directory / 'model.safetensors'} does not fit its config.json ({said}): copy both again"
-        ) from None
-    labels = settings.get("id2label")
-    names = labels if isinstance(labels, dict) else {}
-    return model.eval(), tuple(str(names.get(str(number)) or number) for number in range(classes))
+        raise _does_not_fit(directory, error) from None
+    given = settings.get("id2label")
+    names = given if isinstance(given, dict) else {}
+    labels = tuple(str(names.get(str(number)) or number) for number in range(classes))
+    return Pretrained(directory, kind, config, image, labels, ours)
+
+
+def _does_not_fit(directory: Path, error: Exception) -> UserError:
+    said = str(error).replace("\n", " ")
+    return UserError(f"{directory / 'model.safetensors'} does not fit its config.json ({said}): copy both again")
 
 
 def _vit(
-    settings: Mapping[str, Any], tensors: dict[str, Tensor], classes: int
-) -> tuple[vit.VisionTransformer, dict[str, Tensor]]:
+    settings: Mapping[str, Any], tensors: dict[str, Tensor], image: ImageShape
+) -> tuple[vit.Config, dict[str, Tensor]]:
     config = vit.Config.model_validate(
         {
             "patch": _side(settings, "patch_size", 16),
@@ -85,16 +124,15 @@ def _vit(
             "norm_epsilon": settings.get("layer_norm_eps", 1e-12),
         }
     )
-    model = vit.build(config, _image(settings), classes)
     token, positions = tensors.pop("vit.embeddings.cls_token"), tensors.pop("vit.embeddings.position_embeddings")[0]
     ours = _renamed(tensors, _VIT)
     ours["pooling.token"] = token[0, 0] + positions[0]
-    assert isinstance(model.positions, vit.LearnedPositions)
-    ours["positions.table"] = positions[1:].reshape(model.positions.table.shape)
-    return model, ours
+    grid = image.rows // config.patch, image.columns // config.patch
+    ours["positions.table"] = positions[1:].reshape(*grid, config.width)
+    return config, ours
 
 
-def _swin(settings: Mapping[str, Any], tensors: dict[str, Tensor], classes: int) -> tuple[swin.Swin, dict[str, Tensor]]:
+def _swin(settings: Mapping[str, Any], tensors: dict[str, Tensor]) -> tuple[swin.Config, dict[str, Tensor]]:
     if settings.get("use_absolute_embeddings"):
         raise UserError(
             "this Swin adds absolute positions (use_absolute_embeddings), which ours has not: choose another"
@@ -121,7 +159,7 @@ def _swin(settings: Mapping[str, Any], tensors: dict[str, Tensor], classes: int)
             part = "norm" if merge[2] == "norm" else "reduce"
             name = f"stages.{int(merge[1]) + 1}.merge.{part}.{merge[3]}"
         ours[name] = tensor
-    return swin.build(config, _image(settings), classes), ours
+    return config, ours
 
 
 def _renamed(tensors: Mapping[str, Tensor], names: Names) -> dict[str, Tensor]:

@@ -148,5 +148,8 @@ def check_is_run(path: Path) -> RunDirectory:
         what = "is not there" if not path.exists() else "is not a run: it has no config.yaml"
         if path.is_file():
             what = "is a file"
-        raise UserError(f"{path} {what}; give the directory that `saccade train ... --out DIRECTORY` wrote")
+        raise UserError(
+            f"{path} {what}; give the directory that `saccade train ... --out DIRECTORY` wrote, "
+            "or that of a ViT or Swin in Hugging Face's format"
+        )
     return directory

@@ -279,7 +279,7 @@ def test_a_run_without_its_images_still_predicts(run, trained, tmp_path):
     load_model(task.model, tmp_path / "model.safetensors")
     pixels = trained.images.test.pixels[5, 0]
     assert task.predict([pixels])[0].classes == trained.predict([pixels])[0].classes
-    with pytest.raises(UserError, match="does not hold the whole test images"):
+    with pytest.raises(UserError, match="holds no test images, only a model: name others"):
         task.evaluate("test")
 
 

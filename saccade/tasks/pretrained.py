@@ -1,0 +1,27 @@
+"""A ViT or Swin in Hugging Face's format as a task of ours, so that a folder of theirs can be used wherever a run can."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from saccade import config as configs
+from saccade.data.images import Images
+from saccade.data.preprocessor import read_preprocessor
+from saccade.models import hugging_face
+from saccade.tasks.classify import ClassifyTask
+
+
+def open_pretrained(directory: Path) -> ClassifyTask:
+    found = hugging_face.read(directory)
+    pixels = read_preprocessor(directory, found.image.channels)
+    recipe = configs.from_values(
+        {
+            "description": f"{directory.name}, in the format of Hugging Face",
+            "task": "classify",
+            "model": {"name": found.name, **found.config.model_dump(mode="json")},
+        },
+        str(directory),
+    )
+    shape = replace(found.image, stretched=pixels.stretched, resampling=pixels.resampling)
+    task = ClassifyTask(recipe, Images(directory, found.labels, shape, pixels.mean, pixels.deviation))
+    found.fill(task.model)
+    return task
