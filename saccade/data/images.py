@@ -117,8 +117,13 @@ class Images:
     def test(self) -> ImageSet:
         return ImageSet.open(self.directory / "images", "test", self.shape)
 
+    @property
+    def are_there(self) -> bool:
+        """Whether there are any: a model may have come alone."""
+        return (self.directory / "images").exists()
+
     def split(self, name: SplitName) -> ImageSet:
-        if not (self.directory / "images").exists():
+        if not self.are_there:
             raise UserError(
                 f"{self.directory} holds no {name} images, only a model: name others (evaluate --data), or copy the whole run"
             )

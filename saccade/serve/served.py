@@ -129,7 +129,8 @@ class ImageRun(PictureReader):
 
     def examples(self) -> list[str]:
         task = self.run.task
-        return [data_address(example_or_itself(task, f"valid:{place}")) for place in spread(len(task.images.valid))]
+        count = len(task.images.valid) if task.images.are_there else 0
+        return [data_address(example_or_itself(task, f"valid:{place}")) for place in spread(count)]
 
     def predict(self, questions: Sequence[PredictQuestion]) -> list[dict[str, Any]]:
         pictures = [self.picture(str(question.image)) for question in questions]

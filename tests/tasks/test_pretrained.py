@@ -16,6 +16,7 @@ from transformers import (
 
 import saccade
 from saccade.errors import UserError
+from saccade.serve.served import Limits, open_runs
 
 LABELS = {0: "cat", 1: "dog", 2: "boat"}
 
@@ -95,6 +96,13 @@ def test_it_can_be_looked_into_and_judged(tmp_path, photo):
     assert run.evaluate(data=tmp_path / "others").accuracy == pytest.approx(100 / 3)
     with pytest.raises(UserError, match="holds no test images, only a model: name others"):
         run.evaluate()
+
+
+def test_it_can_be_served(tmp_path):
+    a_vit(tmp_path / "theirs")
+    [served] = open_runs([tmp_path / "theirs"], Limits()).values()
+    assert served.examples() == []
+    assert served.attends()
 
 
 @pytest.mark.parametrize(
