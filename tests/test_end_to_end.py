@@ -464,3 +464,10 @@ def test_a_folder_of_pictures_is_answered_with_paths(tmp_path, saccade):
     empty = saccade("predict", str(path), stdin="\n")
     assert empty.returncode == 1
     assert "a blank line is no image" in empty.stderr
+
+
+@pytest.mark.parametrize(("warmup", "hinted"), [(5, True), (1, False)])
+def test_a_rate_that_never_stopped_rising_is_spoken_of(tmp_path, capsys, warmup, hinted):
+    train("digits-vit", ["model.layers=1", "train.steps=2", f"train.warmup={warmup}"], tmp_path / "run")
+    said = capsys.readouterr()
+    assert ("train.warmup is 5 of 2 steps" in said.out + said.err) == hinted

@@ -63,6 +63,11 @@ def train(
         how = how_to_go_on or f"saccade train {recipe} --out {directory.path} --resume"
         reporter.say(f"stopped at step {training.progress.step} and saved; go on with: {how}")
         raise KeyboardInterrupt from None
+    if 0 < training.progress.step <= loaded.train.warmup:
+        reporter.say(
+            f"the rate was still rising at the end: train.warmup is {loaded.train.warmup:,} of {training.progress.step:,} steps; "
+            "lower it, or train for longer"
+        )
     reporter.say(
         f"done: step {training.progress.step}, best at step {training.progress.best_step}; the run is {directory.path}"
     )
