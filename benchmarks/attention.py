@@ -1,11 +1,12 @@
 """Attention beside torch's own: time and peak memory by length, score and route; the lectures' complexity table, measured.
 
-    python -m benchmarks.attention            everything (make bench); about fifteen minutes on two cores
+    python -m benchmarks.attention            everything (make bench); about twenty-five minutes
     python -m benchmarks.attention lengths    one part: lengths, mechanism, additive, complexity, routes
 
 Every ratio comes from one interleaved run. Results go to benchmarks/results/attention.json, the picture to docs/images/complexity.png.
 """
 
+import itertools
 import json
 import sys
 from collections.abc import Callable
@@ -20,7 +21,8 @@ from torch import Tensor, nn
 from benchmarks.measure import RESULTS, interleaved, machine, peak_memory, table, write_json
 from saccade.attention import CAUSAL, Attend, Band, MultiHead, Route, ScaledDot, all_scores
 
-SIZE, HEADS = 128, 2
+SIZE = 128
+HEADS = (4, 2)  # of 32 features as in our tiny and small Transformers and vision Transformers, of 64 as in the paper's
 LENGTHS = [64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384]
 TOKENS = 8192  # per batch, so that short lengths are measured in batches, as they are used
 
@@ -59,9 +61,9 @@ class Torchs(nn.Module):
         return self.layer(x, x, x, need_weights=False)[0]
 
 
-def layers() -> dict[str, nn.Module]:
+def layers(heads: int) -> dict[str, nn.Module]:
     torch.manual_seed(0)
-    theirs = nn.MultiheadAttention(SIZE, HEADS, batch_first=True)
+    theirs = nn.MultiheadAttention(SIZE, heads, batch_first=True)
     ours = MultiHead.from_torch(theirs)
     return {"ours": Ours(ours), "torch.nn": Torchs(theirs), "plain": Plain(ours)}
 
@@ -88,50 +90,51 @@ def batch(length: int, size: int = SIZE) -> Tensor:
 def lengths() -> list[dict[str, Any]]:
     """Ours beside torch's layer and the plain formula, at every length."""
     rows = []
-    for length in LENGTHS:
-        x = batch(length)
-        for mode, run in MODES.items():
-            seconds = interleaved(
-                {name: partial(run, layer, x) for name, layer in layers().items()}, repeats=repeats(length)
-            )
-            memory = {name: peak_memory("benchmarks.attention:once", name, mode, length) for name in layers()}
-            best = min(seconds["torch.nn"], seconds["plain"])
-            rows.append(
-                {
-                    "length": length,
-                    "mode": mode,
-                    **{f"{name} ms": 1e3 * value for name, value in seconds.items()},
-                    **{f"{name} MB": value / 1e6 for name, value in memory.items()},
-                    "ours / best": seconds["ours"] / best,
-                    "plain / ours": seconds["plain"] / seconds["ours"],
-                }
-            )
-            print(rows[-1], file=sys.stderr)
+    for heads, length, mode in itertools.product(HEADS, LENGTHS, MODES):
+        x, run = batch(length), MODES[mode]
+        contenders = layers(heads)
+        seconds = interleaved(
+            {name: partial(run, layer, x) for name, layer in contenders.items()}, repeats=repeats(length)
+        )
+        memory = {name: peak_memory("benchmarks.attention:once", name, mode, heads, length) for name in contenders}
+        best = min(seconds["torch.nn"], seconds["plain"])
+        rows.append(
+            {
+                "features a head": SIZE // heads,
+                "length": length,
+                "mode": mode,
+                **{f"{name} ms": 1e3 * value for name, value in seconds.items()},
+                **{f"{name} MB": value / 1e6 for name, value in memory.items()},
+                "ours / best": seconds["ours"] / best,
+                "plain / ours": seconds["plain"] / seconds["ours"],
+            }
+        )
+        print(rows[-1], file=sys.stderr)
     return rows
 
 
-def once(name: str, mode: str, length: str) -> Callable[[], None]:
+def once(name: str, mode: str, heads: str, length: str) -> Callable[[], None]:
     """One call, to be measured in a process of its own."""
-    return partial(MODES[mode], layers()[name], batch(int(length)))
+    return partial(MODES[mode], layers(int(heads))[name], batch(int(length)))
 
 
 def mechanism() -> list[dict[str, Any]]:
     """Without projections: score, softmax and sum beside softmax(Q Kᵀ / √d) V, over the whole sequence and causal."""
     rows = []
-    attend = Attend(ScaledDot(64))
-    for length in (1024, 2048, 4096, 8192):
+    bands = {"all": None, "causal": CAUSAL}
+    for heads, length, keys, mode in itertools.product(HEADS, (1024, 2048, 4096, 8192), bands, MODES):
         torch.manual_seed(1)
-        heads = torch.randn(max(1, TOKENS // length), HEADS, length, 64, requires_grad=True)
-        for name, band in (("all", None), ("causal", CAUSAL)):
-            mask = None if band is None else band.visible(length, length)
-            ours, plain = Ours(attend, band=band), Formula(mask)
-            for mode, run in MODES.items():
-                variants = {"ours": partial(run, ours, heads), "plain": partial(run, plain, heads)}
-                seconds = interleaved(variants, repeats=repeats(length))
-                ratio = seconds["plain"] / seconds["ours"]
-                times = {f"{each} ms": 1e3 * value for each, value in seconds.items()}
-                rows.append({"length": length, "keys": name, "mode": mode, **times, "plain / ours": ratio})
-                print(rows[-1], file=sys.stderr)
+        features, band = SIZE // heads, bands[keys]
+        x = torch.randn(max(1, TOKENS // length), heads, length, features, requires_grad=True)
+        mask = None if band is None else band.visible(length, length)
+        contenders = {"ours": Ours(Attend(ScaledDot(features)), band=band), "plain": Formula(mask)}
+        seconds = interleaved(
+            {name: partial(MODES[mode], layer, x) for name, layer in contenders.items()}, repeats=repeats(length)
+        )
+        times = {f"{name} ms": 1e3 * value for name, value in seconds.items()}
+        what = {"features a head": features, "length": length, "keys": keys, "mode": mode}
+        rows.append({**what, **times, "plain / ours": seconds["plain"] / seconds["ours"]})
+        print(rows[-1], file=sys.stderr)
     return rows
 
 
