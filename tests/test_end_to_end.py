@@ -460,7 +460,13 @@ def test_a_folder_of_pictures_is_answered_with_paths(tmp_path, saccade):
     assert "--skip-bad" in torn.stderr
     rest = saccade("predict", str(path), str(tmp_path / "new"), "--best", "2", "--skip-bad")
     assert (rest.returncode, rest.stdout) == (0, done.stdout)
-    assert "left out 1 of 3 images; the first:" in rest.stderr
+    assert "left out 1 of 3 images:\n  " in rest.stderr
+    several = saccade("predict", str(path), *map(str, pictures), str(tmp_path / "new" / "torn.png"), "--skip-bad")
+    assert [line.split("\t")[0] for line in several.stdout.splitlines()] == [str(picture) for picture in pictures]
+    mistyped = saccade("predict", str(path), str(tmp_path / "nwe.png"), "--skip-bad")
+    assert (mistyped.returncode, mistyped.stdout) == (1, "")
+    assert "nwe.png is not there" in mistyped.stderr
+    assert len(saccade("predict", str(path), str(pictures[0]), "--best", "30").stdout.splitlines()) == 10
     empty = saccade("predict", str(path), stdin="\n")
     assert empty.returncode == 1
     assert "a blank line is no image" in empty.stderr

@@ -12,7 +12,7 @@ Axis legend: B batch, H heads, Q queries, K keys.
 """
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from fnmatch import fnmatchcase
@@ -85,11 +85,12 @@ _watching: ContextVar[tuple[Recording, ...]] = ContextVar("saccade_watching", de
 
 
 @contextmanager
-def record_attention(model: nn.Module, only: str = "*") -> Iterator[Recording]:
-    """Record every attention module of `model` whose path matches the pattern `only`. A compiled model runs uncompiled meanwhile."""
+def record_attention(model: nn.Module, only: str | Container[str] = "*") -> Iterator[Recording]:
+    """Record every attention module of `model` whose path matches the pattern `only`, or is one of several paths. A compiled model runs
+    uncompiled meanwhile."""
     names: dict[int, str] = {}
     for name, module in _paths(model):
-        if fnmatchcase(name, only):
+        if fnmatchcase(name, only) if isinstance(only, str) else name in only:
             names.setdefault(id(module), name)
     recording = Recording(names)
     with uncompiled:

@@ -80,12 +80,13 @@ def predict(
         seed=seed,
     )
     loaded: Any = library.load(run)
-    lines, is_folder = _with_images_of_folders(loaded, lines)
+    lines, is_named = _with_images_of_folders(loaded, lines)
     if inputs:
         _require_no_file_of_sentences(loaded, inputs, f"saccade predict {run} < ")
     examples = [example_or_itself(loaded.task, line) for line in lines] if inputs else lines
     if skip_bad:
         lines, examples = _readable(loaded, lines, examples)
+        is_named = True  # as an answer may be missing
     if prefix is not None:
         settings["prefixes"] = [prefix] * len(examples)
     if engine == "ctranslate2":
@@ -101,12 +102,10 @@ def predict(
         return
     for path, answer in zip(lines, answers, strict=True):
         given = answer.lines()
-        if is_folder:  # whose images nobody has listed
+        if is_named:
             given = [f"{path}\t{line}" for line in given]
-        for line in [
-            *given,
-            *[""] * (best - len(given)),
-        ]:  # as many lines for each input, so that they can be told apart
+        missing = 0 if loaded.recipe.task == "classify" else best - len(given)
+        for line in [*given, *[""] * missing]:  # as many lines for each input, so that they can be told apart
             print(line)
 
 
@@ -283,7 +282,8 @@ def serve(
 
 
 def _with_images_of_folders(run: Any, inputs: list[str]) -> tuple[list[str], bool]:
-    """The inputs with all images of a folder in its place, and whether there was one. A sentence is never a folder."""
+    """The inputs with all images of a folder in its place, and whether there was one, whose images nobody has listed. A sentence is never
+    a folder."""
     if run.recipe.task == "translation" or not any(map(os.path.isdir, inputs)):
         return inputs, False
     from saccade.data.image_store import open_store
@@ -298,6 +298,11 @@ def _readable(run: Any, names: list[str], examples: list[Any]) -> tuple[list[str
         raise ConfigError("--skip-bad is for images, and this run translates sentences: leave it out")
     from saccade.data.image_decoding import BadImage
 
+    missing = [
+        name for name, example in zip(names, examples, strict=True) if name is example and not os.path.exists(name)
+    ]
+    if missing:
+        raise UserError(f"{missing[0]} is not there: check the path; --skip-bad is for images that cannot be decoded")
     readable, bad = [], []
     for name, example in zip(names, examples, strict=True):
         try:
@@ -308,7 +313,7 @@ def _readable(run: Any, names: list[str], examples: list[Any]) -> tuple[list[str
     if not readable:
         raise UserError(f"none of the {len(names):,} images can be read: {bad[0]}" if bad else "no image was given")
     if bad:
-        print(f"left out {len(bad):,} of {len(names):,} images; the first: {bad[0]}", file=sys.stderr)
+        print(f"left out {len(bad):,} of {len(names):,} images:", *bad, sep="\n  ", file=sys.stderr)
     return [name for name, _ in readable], [example for _, example in readable]
 
 

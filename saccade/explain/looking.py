@@ -29,11 +29,11 @@ def looked(
 ) -> Looked:
     """What the task's model attended to, in the modules whose name matches `only`, or in all of them: then a picture of a sentence that
     would have too many panels shows an overview. `target` and `words` are for sentences, `pixel` (row, column) is for pictures."""
-    is_whole, only = only is not None, only or "*"
     if task.recipe.task == "classify":
         if target is not None or not words:
             raise UserError("this run names classes: --target and --subwords are for sentences, leave them out")
         return _picture(task, source, pixel, only)
+    is_whole, only = only is not None, only or "*"
     if pixel is not None:
         raise UserError("this run writes sentences, whose words look: --pixel is for classes, leave it out")
     if task.recipe.task == "caption":
@@ -53,12 +53,12 @@ def _save_sentence(found: list[AttentionMap], source: str, is_whole: bool, path:
     maps.save(found, path, title=source)
 
 
-def _picture(task: Any, source: Any, pixel: tuple[int, int] | None, only: str) -> Looked:
+def _picture(task: Any, source: Any, pixel: tuple[int, int] | None, only: str | None) -> Looked:
     from saccade.explain import glimpses, overlay, seeing
     from saccade.models.glimpse import GlimpseNetwork
 
     if isinstance(task.model, GlimpseNetwork):
-        if pixel is not None or only != "*":
+        if pixel is not None or only is not None:
             raise UserError("this run glimpses, and its one picture is its path: leave out --pixel and --only")
         path = glimpses.see(task, source)
         return Looked([path.attention_map()], partial(glimpses.save, path))

@@ -1,8 +1,9 @@
 """Attention laid over the picture it looked at: the picture, all layers together, the heads of the last layer, every layer.
 
-The picture turns pale and grey; colour, from violet to yellow in even steps for the eye, says how much weight a place gets, smoothly
-between the cells of the model. Every panel is coloured up to its own largest weight, which is written above it: the layers of one model
-differ by orders of magnitude, and their shapes are what one compares. "Even" is what everything looked at would get if all got the same.
+The picture turns pale and grey; colour, from violet to yellow in even steps for the eye, says how much weight a place gets, each cell of
+the model by itself: smoothing would show weight where there is none. Every panel is coloured up to its own largest weight, which is written
+above it: the layers of one model differ by orders of magnitude, and their shapes are what one compares. "Even" is what everything looked at
+would get if all got the same. Colours reach up to twice the mean of the cells at least: a map without a shape is no big find.
 
 Nothing here touches pyplot or other global state: pictures may be drawn in several threads at once.
 """
@@ -26,7 +27,6 @@ from saccade.explain.lettering import INK, QUIET, Lettering
 from saccade.explain.maps import AttentionMap, labels
 from saccade.explain.page import page
 from saccade.explain.seeing import Sight
-from saccade.tasks.classify import Classified
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -97,7 +97,7 @@ def printed(figure: "Figure", **options: Any) -> bytes:
 def draw(sight: Sight, title: str = "") -> "Figure":
     """The picture and the maps of a sight on shelves, top down."""
     shelves = _shelves(sight)
-    return on_shelves(shelves, sight.picture, title or title_of(sight), _subtitle(sight.answer), len(shelves[0].panels))
+    return on_shelves(shelves, sight.picture, title or title_of(sight), _subtitle(sight), len(shelves[0].panels))
 
 
 def on_shelves(shelves: Sequence[Shelf], picture: Pixels, title: str, subtitle: str, beside: int) -> "Figure":
@@ -127,17 +127,20 @@ def on_shelves(shelves: Sequence[Shelf], picture: Pixels, title: str, subtitle: 
     return figure
 
 
-def _subtitle(answer: Classified) -> str:
-    """Where the picture came from, and what else it might be."""
+def _subtitle(sight: Sight) -> str:
+    """Where the picture came from, what else it might be, and what is not shown."""
+    answer = sight.answer
     others = zip(answer.classes[1:4], answer.probabilities[1:4], strict=True)
-    return f"{Path(answer.source).name} · else {', '.join(f'{name} {share:.2f}' for name, share in others)}"
+    said = f"{Path(answer.source).name} · else {', '.join(f'{name} {share:.2f}' for name, share in others)}"
+    return f"{said} · without the first {sight.left_out} attentions (name them: --only)" if sight.left_out else said
 
 
 # What is shown
 
 
 def _shelves(sight: Sight) -> list[Shelf]:
-    """First the picture, the rollout if there is one, and the last layer; then its heads; then every layer."""
+    """First the picture, the rollout if there is one, and the last layer; then its heads, or those of all layers that were named; then
+    every layer."""
     maps = [each for each in sight.maps if isinstance(each.keys, Grid)]
     layers = [each for each in maps if not each.name.startswith("rollout")]
     last, mark = layers[-1], _mark(sight)
@@ -149,12 +152,9 @@ def _shelves(sight: Sight) -> list[Shelf]:
         large.append(replace(panel, note=f"{panel.note} · even {short(1 / len(each.keys))}"))
     shelves = [Shelf("", _LARGE, large)]
     headed = [each for each in layers if each.heads > 1]
-    if headed:
-        heads = [
-            _over(sight.picture, headed[-1], weights, f"head {index}")
-            for index, weights in enumerate(headed[-1].weights)
-        ]
-        shelves.append(Shelf(f"{headed[-1].label}, head by head", _SMALL, heads))
+    for each in headed if sight.chosen else headed[-1:]:
+        heads = [_over(sight.picture, each, weights, f"head {index}") for index, weights in enumerate(each.weights)]
+        shelves.append(Shelf(f"{each.label}, head by head", _SMALL, heads))
     if len(layers) > 1:
         means = [_mean(sight.picture, each, name) for each, name in zip(layers, _named(layers), strict=True)]
         shelves.append(Shelf("layer by layer, average of heads", _SMALL, means))
@@ -212,15 +212,14 @@ def _mark(sight: Sight) -> tuple[float, float, float, float] | None:
 
 
 def blended(picture: Pixels, cells: NDArray[np.float32], grid: Grid) -> NDArray[np.float64]:
-    """The cells of a grid (rows, columns) as colour over the pale picture; a place without weight keeps it, the largest weight nearly
+    """The cells of a grid (rows, columns) as colour over the pale picture; a cell without weight keeps it, the largest weight nearly
     hides it."""
     large = enlarged(picture)
-    peak = float(cells.max())
+    peak = max(float(cells.max()), 2 * float(cells.mean())) or 1.0
     scale, (down, across) = large.shape[0] // picture.shape[0], grid.covered(*picture.shape[:2])
-    flat = Image.fromarray(cells / peak if peak > 0 else cells)
-    smooth = flat.resize((across * scale, down * scale), Image.Resampling.BICUBIC)
-    share = np.asarray(smooth, np.float64)[: large.shape[0], : large.shape[1]]  # what hangs over the edge is cut off
-    return _coloured(share.clip(0, 1), _pale(large))
+    fields = Image.fromarray(cells / peak).resize((across * scale, down * scale), Image.Resampling.NEAREST)
+    share = np.asarray(fields, np.float64)[: large.shape[0], : large.shape[1]]  # what hangs over the edge is cut off
+    return _coloured(share, _pale(large))
 
 
 def uncovered(picture: Pixels, cells: NDArray[np.float32]) -> NDArray[np.float64]:
@@ -301,7 +300,7 @@ def colour_bar(figure: "Figure", axes: Any) -> None:
 
     colours = ListedColormap(_coloured(np.linspace(0, 1, 256), 0.7))
     bar = figure.colorbar(ScalarMappable(Normalize(0, 1), colours), cax=axes, ticks=[0, 0.5, 1])
-    bar.set_ticklabels(["0", "half", "largest"])
+    bar.set_ticklabels(["0", "half", "largest,\n≥ 2 · mean"])
     bar.set_label("attention weight", color=QUIET, size=9)
     bar.outline.set_visible(False)
     axes.tick_params(labelsize=8, length=0, labelcolor=QUIET)

@@ -40,6 +40,8 @@ class Sight:
     answer: Classified
     whole: list[AttentionMap]  # the same as `maps`, but from every cell
     pixel: Pixel | None  # where to look from, if somebody said
+    chosen: bool = False  # whether somebody named the layers
+    left_out: int = 0  # layers, the first ones, that would not have fitted in memory with the others
 
     @cached_property
     def maps(self) -> list[AttentionMap]:
@@ -56,13 +58,16 @@ class Sight:
         return len(axis.extra) + row * axis.rows // down * axis.columns + column * axis.columns // across
 
 
-def look(task: ClassifyTask, image: AnyImage, pixel: Pixel | None = None, only: str = "*") -> list[AttentionMap]:
-    """The maps of the attention modules whose name matches, from what the class is read from or from the cell at `pixel` (row, column)."""
+def look(
+    task: ClassifyTask, image: AnyImage, pixel: Pixel | None = None, only: str | None = None
+) -> list[AttentionMap]:
+    """The maps of the attention modules whose name matches (all that fit in memory unless given), from what the class is read from or from
+    the cell at `pixel` (row, column)."""
     return see(task, image, pixel, only).maps
 
 
 @torch.no_grad()
-def see(task: ClassifyTask, image: AnyImage, pixel: Pixel | None = None, only: str = "*") -> Sight:
+def see(task: ClassifyTask, image: AnyImage, pixel: Pixel | None = None, only: str | None = None) -> Sight:
     """All of a picture at once: what `look` gives, and what is needed to draw it."""
     pixels = task.picture(image)
     _, rows, columns = pixels.shape
@@ -73,12 +78,15 @@ def see(task: ClassifyTask, image: AnyImage, pixel: Pixel | None = None, only: s
         )
     heads = _attentions(task.model)
     axes = _axes(task.model, heads, rows, columns, only)
+    left_out = len(heads) - len(axes) if only is None else 0
     task.model.eval()
-    with record_attention(task.model, only) as recorded:
+    with record_attention(task.model, axes) as recorded:
         task.model(task.standardise(torch.tensor(pixels, device=task.device)[None]))
     layers = [AttentionMap(name, recorded.joined(name)[0], *axes[name]) for name in recorded]
     together = _rollout(layers) if len(layers) == len(heads) else []  # of some layers only, it would start nowhere
-    return Sight(pixels.transpose(1, 2, 0), task.predict([image])[0], [*together, *layers], pixel)
+    return Sight(
+        pixels.transpose(1, 2, 0), task.predict([image])[0], [*together, *layers], pixel, only is not None, left_out
+    )
 
 
 def _attentions(model: Any) -> dict[str, int]:
@@ -87,22 +95,27 @@ def _attentions(model: Any) -> dict[str, int]:
     heads = {name: getattr(module, "heads", 1) for name, module in model.named_modules() if isinstance(module, kinds)}
     if not heads or not hasattr(model, "attention_axes"):
         raise UserError(
-            "this model has no attention to look at: train one that attends, such as vit, or cnn with attention"
+            "this model has no attention to look at: train one that attends, such as vit or cnn, "
+            "or a resnet with model.attention=after-stem"
         )
     return heads
 
 
-def _axes(model: Any, heads: dict[str, int], rows: int, columns: int, only: str) -> dict[str, tuple[Axis, Axis]]:
-    """What stands along both sides of every attention whose name matches; refused where the maps would not fit in memory."""
-    axes = {name: model.attention_axes(name, rows, columns) for name in heads if fnmatchcase(name, only)}
+def _axes(model: Any, heads: dict[str, int], rows: int, columns: int, only: str | None) -> dict[str, tuple[Axis, Axis]]:
+    """What stands along both sides of every attention whose name matches; refused where the maps would not fit in memory. Unless a name was
+    given, of the last ones that do."""
+    axes = {name: model.attention_axes(name, rows, columns) for name in heads if fnmatchcase(name, only or "*")}
     if not axes:
         raise UserError(f"no attention of this model matches {only!r}: it has {', '.join(heads)}")
     sizes = {name: heads[name] * len(queries) * len(keys) for name, (queries, keys) in axes.items()}
+    while only is None and len(sizes) > 1 and sum(sizes.values()) > _LARGEST:
+        first = next(iter(sizes))
+        del sizes[first], axes[first]
     if sum(sizes.values()) > _LARGEST:
         small = min(sizes, key=lambda name: sizes[name])
         raise UserError(
-            f"{only!r} would record {sum(sizes.values()):,} weights, more than the {_LARGEST:,} that fit in memory at a time: "
-            f"choose fewer layers by their name, for example {small}"
+            f"{only or small!r} would record {sum(sizes.values()):,} weights, more than the {_LARGEST:,} that fit in memory at a time: "
+            f"choose fewer layers by their name, for example --only {small}"
         )
     return axes
 

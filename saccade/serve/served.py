@@ -147,7 +147,7 @@ class ImageRun(PictureReader):
         elif not self.attends():
             seen, answer, maps, extra = task.picture(picture).transpose(1, 2, 0), task.predict([picture])[0], [], {}
         else:
-            sight = seeing.see(task, picture, question.pixel, question.only)
+            sight = seeing.see(task, picture, question.pixel, _chosen(question.only))
             seen, answer, maps, extra = sight.picture, sight.answer, sight.maps, {}
         return {
             "run": self.name,
@@ -164,8 +164,13 @@ class ImageRun(PictureReader):
         if isinstance(task.model, GlimpseNetwork):
             path = glimpses.see(task, picture)
             return (glimpse_figure.png if question.format == "png" else glimpse_figure.svg)(path)
-        sight = seeing.see(task, picture, question.pixel, question.only)
+        sight = seeing.see(task, picture, question.pixel, _chosen(question.only))
         return (overlay.png if question.format == "png" else overlay.svg)(sight)
+
+
+def _chosen(only: str) -> str | None:
+    """Whoever names no modules gets all that fit."""
+    return None if only == "*" else only
 
 
 def open_runs(paths: Sequence[Path], limits: Limits) -> dict[str, Served]:

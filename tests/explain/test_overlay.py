@@ -207,3 +207,28 @@ def test_hard_attention_uncovers_its_cell_and_nothing_else():
     grey[rows:, :columns] = 0
     assert (grey[..., 0] == grey[..., 2]).all()
     assert grey[:rows].min() > 0.3
+
+
+def test_each_cell_has_one_colour_and_places_without_weight_have_none():
+    """Smoothing would show weight outside of the window that a cell can look at."""
+    shown = colourfulness(panels(draw(a_sight([[0, 0, 0, 0, 1, 0]])))[1])
+    rows, columns = shown.shape
+    cell = (slice(rows // 2, None), slice(columns // 3, 2 * columns // 3))
+    assert shown[cell].min() > 0.2
+    shown[cell] = 0
+    np.testing.assert_allclose(shown, 0, atol=1e-9)
+
+
+def test_a_map_without_a_shape_is_half_coloured():
+    even = panels(draw(a_sight([[1 / 6] * 6], picture=np.full((16, 24, 3), 128, np.uint8))))[1]
+    peak = panels(draw(a_sight([[0, 1, 0, 0, 0, 0]], picture=np.full((16, 24, 3), 128, np.uint8))))[1]
+    image, largest = (np.asarray(each.images[0].get_array()) for each in (even, peak))
+    assert np.ptp(image.reshape(-1, 3), axis=0).max() < 1e-6
+    assert np.abs(image[0, 0] - largest[0, largest.shape[1] // 2]).max() > 0.1
+
+
+def test_heads_are_drawn_of_every_layer_that_is_named(tmp_path):
+    task = a_task(tmp_path, "vit")
+    alone = [text for text in texts(draw(see(task, a_picture()))) if text == "head 0"]
+    named = [text for text in texts(draw(see(task, a_picture(), only="layers.[12]*"))) if text == "head 0"]
+    assert (len(alone), len(named)) == (1, 2)

@@ -151,6 +151,9 @@ def test_a_pixel_outside_of_the_picture_is_refused(tmp_path, pixel):
 def test_maps_that_would_not_fit_in_memory_are_refused_before_they_are_made(tmp_path, monkeypatch):
     task, picture = a_task(tmp_path, "resnet"), a_picture()
     monkeypatch.setattr("saccade.explain.seeing._LARGEST", 100_000)
-    with pytest.raises(UserError, match=r"'\*' would record 687,744 weights.*for example stages\.2\.0\.second"):
-        look(task, picture)
+    with pytest.raises(UserError, match=r"'\*' would record 687,744 weights.*for example --only stages\.2\.0\.second"):
+        look(task, picture, only="*")
     assert len(look(task, picture, only="stages.2.0.second")) == 1
+    sight = see(task, picture)  # unless some are named, the last ones that fit
+    assert sight.maps[-1].name == "stages.2.0.second"
+    assert 0 < sight.left_out == 6 - len(sight.maps) < 6
