@@ -153,6 +153,18 @@ class _Grid(NamedTuple):
             view = line.unfold(2, stretch, self.query_width).unfold(3, self.pixels, 1)
             yield slice(rows.start, None, self.stride), slice(columns.start, None, self.stride), view
 
+    def copies(self, lines: Tensor) -> Tensor:
+        """What all queries see at all offsets, taken out of `lines` at once: (N, D, k · k, P)."""
+        shifts = [divmod(offset - self.reach, self.stride) for offset in range(self.kernel)]
+        starts = [
+            (row_line * self.stride + column_line) * lines.shape[-1] + self._before + down * self.query_width + right
+            for down, row_line in shifts
+            for right, column_line in shifts
+        ]
+        place = torch.tensor(starts, device=lines.device)[:, None] + torch.arange(self.pixels, device=lines.device)
+        together = lines.permute(2, 3, 0, 1, 4).flatten(2)  # (N, D, stride · stride · line)
+        return together.index_select(2, place.flatten()).unflatten(2, (-1, self.pixels))
+
     def _neighbours(self, device: torch.device) -> tuple[Tensor, Tensor]:
         """The image row and the image column that each query sees at each offset, on the image or off it: both (k, P)."""
         offset = torch.arange(-self.reach, self.reach + 1, device=device)[:, None, None]
@@ -176,11 +188,21 @@ class _Grid(NamedTuple):
 
 
 def _attend(query: Tensor, key: Tensor, value: Tensor, rows: Tensor, columns: Tensor, grid: _Grid) -> Tensor:
-    # An exported graph holds the loop over neighbours. torch.compile would fuse that loop into code several times slower than the
-    # loop that stays in the cache, so a compiled model leaves its graph here.
-    compiled = torch.compiler.is_compiling() and not torch.compiler.is_exporting()
+    if torch.compiler.is_exporting():
+        return _by_copies(query, key, value, rows, columns, grid)
+    # torch.compile would fuse the loop over neighbours into code several times slower than the loop that stays in the cache, so a compiled
+    # model leaves its graph here.
+    compiled = torch.compiler.is_compiling()
     run = torch.compiler.disable(_LocalAttention.apply) if compiled else _LocalAttention.apply
     return run(query, key, value, rows, columns, grid)
+
+
+def _by_copies(query: Tensor, key: Tensor, value: Tensor, rows: Tensor, columns: Tensor, grid: _Grid) -> Tensor:
+    """The same with all neighbours of every pixel side by side: a graph of few nodes, for engines that optimise it themselves."""
+
+    scores = (query[:, :, None] * grid.copies(key)).sum(1)
+    scores = scores + (rows[:, :, None] + columns[:, None]).flatten(1, 2)  # (N, k · k, P)
+    return (scores.softmax(1)[:, None] * grid.copies(value)).sum(2)
 
 
 class _LocalAttention(torch.autograd.Function):
@@ -247,10 +269,7 @@ def _scatter(weights: Tensor, source: Tensor, grid: _Grid, into: Tensor) -> None
 
 
 def _parts(query: Tensor, grid: _Grid) -> Iterator[slice]:
-    """Slices of the N axis whose weights fit the cache; one for everything in an exported graph, where N may be unknown."""
-    if torch.compiler.is_compiling():
-        yield slice(None)
-        return
+    """Slices of the N axis whose weights fit the cache."""
     size = (query.shape[1] + grid.kernel**2) * grid.pixels
     step = max(1, _CACHED * torch.get_num_threads() // max(1, size))
     for start in range(0, query.shape[0], step):

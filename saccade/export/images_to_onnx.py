@@ -45,7 +45,7 @@ def export_image_model(run: Run, directory: Path) -> float:
         axes = {"images": {0: "batch"}}
         write_graph(model, (_pictures(task, 3),), aside / "model.onnx", ["images"], ["log_probabilities"], axes)
         difference = check(_difference(model, task, aside / "model.onnx"))
-        shape = task.shape
+        shape, mode = task.shape, _MODES[task.shape.channels]
         facts = {
             "format": "onnx",
             "opset": OPSET,
@@ -58,8 +58,13 @@ def export_image_model(run: Run, directory: Path) -> float:
             channels=shape.channels,
             rows=shape.rows,
             columns=shape.columns,
-            mode=_MODES[shape.channels],
             most=2 * max(shape.rows, shape.columns),
+            fitted=(
+                f'picture.convert("{mode}").resize(({shape.columns}, {shape.rows})'
+                if shape.stretched
+                else f'ImageOps.fit(picture.convert("{mode}"), ({shape.columns}, {shape.rows})'
+            ),
+            resampling=shape.resampling.upper(),
         )
         (aside / "README.txt").write_text(text, encoding="utf-8")
     return difference
@@ -105,7 +110,7 @@ This program names what is in the pictures it is given. It needs the packages on
         if picture.has_transparency_data:
             paper = Image.new("RGBA", picture.size, "white")
             picture = Image.alpha_composite(paper, picture.convert("RGBA"))
-        picture = ImageOps.fit(picture.convert("{mode}"), ({columns}, {rows}), Image.Resampling.BICUBIC)
+        picture = {fitted}, Image.Resampling.{resampling})
         images = numpy.asarray(picture).reshape(1, {rows}, {columns}, {channels}).transpose(0, 3, 1, 2)
         (log_probabilities,) = model.run(None, {{"images": images}})
         best = int(log_probabilities[0].argmax())
