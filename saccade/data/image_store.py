@@ -171,5 +171,6 @@ def check_inside(path: str, root: str, given: Path) -> None:
     real = os.path.realpath(path)
     if os.path.commonpath((real, root)) != root:
         raise UserError(
-            f"{given} leads to {real}, outside of {root}: only what is below it is read; give a folder above both, or copy the images"
+            f"{given} leads to {real}, outside of {root}: only what is below it is read; give a folder (or put the CSV into one) "
+            "above both, or copy the images"
         )

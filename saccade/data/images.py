@@ -282,6 +282,12 @@ def _tell(images: Images, sets: dict[SplitName, ImageSet], listings: dict[SplitN
     kind = "grey" if shape.channels == 1 else "colour"
     size = f"{shape.rows} × {shape.columns} pixels, {kind}"
     say(f"images of {len(images.classes):,} classes: {', '.join(parts[:2])} and {parts[2]}; {size}")
+    for split in ("valid", "test"):
+        present = set(sets[split].labels.tolist())
+        absent = [name for number, name in enumerate(images.classes) if number not in present]
+        if absent:
+            which = ", ".join(absent[:5]) + (f" and {len(absent) - 5:,} more" if len(absent) > 5 else "")
+            say(f"none to {_PURPOSES[split]} of {which}: these classes have too few images, and no score tells of them")
     for listing in listings.values():
         if listing.ignored:
             say(f"{listing.origin} holds {listing.ignored:,} other files, which were not read")

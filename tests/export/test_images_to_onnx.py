@@ -72,6 +72,26 @@ def test_the_readmes_program_sees_what_predict_sees_and_needs_nothing_of_ours(tm
     assert "saccade" not in program.replace("saccade.json", "")
 
 
+def test_the_program_beside_a_graph_of_hugging_face_fits_pictures_as_they_do(tmp_path):
+    from transformers import ViTConfig, ViTForImageClassification
+
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    torch.manual_seed(0)
+    model = ViTForImageClassification(ViTConfig(**sizes, image_size=16, patch_size=4, num_labels=3))
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    model.save_pretrained(tmp_path / "theirs")
+    run = load(tmp_path / "theirs")
+    export_onnx(run, tmp_path / "graph")
+    draw = np.random.default_rng(0)
+    Image.fromarray(draw.integers(0, 256, (20, 60, 3), np.uint8)).save(tmp_path / "wide.png")
+    program = program_of((tmp_path / "graph" / "README.txt").read_text(encoding="utf-8"))
+    command = [sys.executable, "-c", program, str(tmp_path / "wide.png")]
+    done = subprocess.run(command, cwd=tmp_path / "graph", capture_output=True, text=True)
+    (answer,) = run.predict([tmp_path / "wide.png"])
+    assert float(done.stdout.split()[-1]) == pytest.approx(answer.probability, abs=1e-4), done.stderr
+
+
 def test_a_model_of_scattered_images_takes_the_whole_frame(tmp_path):
     frame = ["data.scatter.kind=translated", "data.scatter.rows=16", "data.scatter.columns=12"]
     run = trained(tmp_path, "cnn", ["model.attention=none", "model.widths=[4,4,8]", "model.hidden=8", *frame])
