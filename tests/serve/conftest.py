@@ -54,7 +54,14 @@ CAPTIONS = ["data.examples=60", "train.steps=30", "train.validate_every=30", "tr
 CAPTIONS += ["train.warmup=2", "train.rate=0.01"]
 CAPTIONS += ["model.encoder.width=16", "model.embedding=16", "model.hidden=16", "model.attention=8"]
 CAPTIONS += ["decode.valid_sentences=4", "decode.longest=8"]
-PICTURES = ["train.steps=4", "train.validate_every=4", "train.threads=1", "train.precision=fp32", "model.width=16"]
+PICTURES = [
+    "train.steps=4",
+    "train.validate_every=4",
+    "train.threads=1",
+    "train.precision=fp32",
+    "model.width=16",
+    "model.pooling=attention",
+]
 
 
 @pytest.fixture(scope="session")

@@ -185,6 +185,12 @@ def test_a_dropped_picture_gets_classes_and_an_overlay(visit, tmp_path):
     with tab.expect_response("**/api/look") as asked:
         tab.locator("canvas").click(position={"x": 5, "y": 5})
     assert asked.value.request.post_data_json["pixel"] == [0, 0]
+    attention = tab.get_by_label(re.compile("^Attention"))
+    attention.select_option(index=0)  # all layers together, read by the whole image: no place of it looks
+    assert "Where [image] looks" in tab.get_by_role("status").inner_text()
+    tab.locator("canvas").click(position={"x": 60, "y": 5})
+    tab.get_by_text(re.compile("Where row 0 column")).wait_for()
+    assert "layer" in attention.locator("option:checked").inner_text()
     tab.locator("canvas").hover(position={"x": 60, "y": 60})
     assert "weight" in tab.get_by_role("status").inner_text()
 

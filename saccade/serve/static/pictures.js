@@ -44,7 +44,7 @@ export class PicturePanel {
 
   showMaps() {
     const {maps, glimpses} = this.seen;
-    const names = maps.map((each) => each.name), wanted = names.includes(this.state.map) ? this.state.map : names[0];
+    const wanted = this.wanted(maps);
     this.map.replaceChildren(...maps.map((each) => option(each.name, each.label, each.name === wanted)));
     this.map.parentElement.hidden = maps.length < 2;
     this.glimpse.parentElement.hidden = this.play.hidden = !glimpses;
@@ -54,6 +54,13 @@ export class PicturePanel {
       this.glimpse.value = glimpses.length;
     }
     this.showMap();
+  }
+
+  // The map that was chosen, or the first; of a clicked place, one in which places look and not the whole image does.
+  wanted(maps) {
+    const fitting = maps.filter((each) => !this.pixel || each.queries.labels[0].startsWith("row "));
+    const chosen = fitting.find((each) => each.name === this.state.map);
+    return (chosen ?? (this.pixel && !fitting.includes(maps[0]) ? fitting.at(-1) : maps[0]) ?? maps[0])?.name;
   }
 
   showMap() {
