@@ -72,13 +72,13 @@ def against(marks: Sequence[Mark], path: Path, score: str, cost: str, compared: 
 
 def _logarithmic(axes: "Axes") -> None:
     """Costs by powers, with as many labels as there is room for."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
     axes.set_xscale("log")
     low, high = axes.get_xlim()
     decades = math.log10(high / low)
-    between = range(1, 10) if decades < 0.8 else (1, 2, 5) if decades < 3 else (1,)
-    axes.xaxis.set_major_locator(LogLocator(subs=between))
+    even = MaxNLocator(6) if decades < 0.8 else LogLocator(subs=(1, 2, 5) if decades < 3 else (1,))
+    axes.xaxis.set_major_locator(even)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _short(value)))
     axes.xaxis.set_minor_locator(NullLocator())
 
