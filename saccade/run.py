@@ -51,6 +51,10 @@ class Run:
         classifier is judged by other images: a folder with a folder for each class, a zip of one, a CSV of path and label, or idx files;
         `skip_bad` leaves out those that cannot be read.
         """
+        if skip_bad and data is None:
+            raise UserError(
+                "skip_bad is for other images, named by data: the run's own were all read when it was trained"
+            )
         if samples is not None or data is not None:
             return self._classifier().evaluate(
                 split, samples=samples, data=data, skip_bad=skip_bad, **self._fitting(decode)

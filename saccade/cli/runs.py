@@ -266,7 +266,12 @@ def export(
 @app.command(rich_help_panel=RUNS)
 def serve(
     runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN...", help="Directories that `saccade train` wrote.", show_default=False)
+        list[Path],
+        typer.Argument(
+            metavar="RUN...",
+            help="Directories that `saccade train` wrote, or image classifiers in Hugging Face's format.",
+            show_default=False,
+        ),
     ],
     host: Annotated[str, typer.Option(help="Where to listen; others than this machine need a token.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535)] = 8000,
@@ -298,13 +303,11 @@ def _readable(run: Any, names: list[str], examples: list[Any]) -> tuple[list[str
         raise ConfigError("--skip-bad is for images, and this run translates sentences: leave it out")
     from saccade.data.image_decoding import BadImage
 
-    missing = [
-        name for name, example in zip(names, examples, strict=True) if name is example and not os.path.exists(name)
-    ]
-    if missing:
-        raise UserError(f"{missing[0]} is not there: check the path; --skip-bad is for images that cannot be decoded")
     readable, bad = [], []
     for name, example in zip(names, examples, strict=True):
+        if name is example and not os.path.lexists(name):
+            shown = name or "a blank line"
+            raise UserError(f"{shown} is no image: check the path; --skip-bad is for those that cannot be decoded")
         try:
             run.task.picture(example)
             readable.append((name, example))
@@ -321,8 +324,8 @@ def _with_a_way_round(error: UserError, images: int) -> UserError:
     """A bad image among others can be left out."""
     from saccade.data.image_decoding import BadImage
 
-    several_images = isinstance(error, BadImage) and images > 1
-    return UserError(f"{error}; --skip-bad leaves such images out") if several_images else error
+    can_be_left_out = isinstance(error, BadImage) and images > 1 and "check the path" not in str(error)
+    return UserError(f"{error}; --skip-bad leaves such images out") if can_be_left_out else error
 
 
 def _require_no_file_of_sentences(run: Any, inputs: list[str], instead: str) -> None:

@@ -120,7 +120,7 @@ class Images:
     @property
     def are_there(self) -> bool:
         """Whether there are any: a model may have come alone."""
-        return (self.directory / "images").exists()
+        return (self.directory / "images" / "test.npy").exists()
 
     def split(self, name: SplitName) -> ImageSet:
         if not self.are_there:
@@ -287,7 +287,8 @@ def _tell(images: Images, sets: dict[SplitName, ImageSet], listings: dict[SplitN
         absent = [name for number, name in enumerate(images.classes) if number not in present]
         if absent:
             which = ", ".join(absent[:5]) + (f" and {len(absent) - 5:,} more" if len(absent) > 5 else "")
-            say(f"none to {_PURPOSES[split]} of {which}: these classes have too few images, and no score tells of them")
+            why = "which it lacks" if split in listings else "which have too few images"
+            say(f"none to {_PURPOSES[split]} of {which}, {why}: no score tells of them")
     for listing in listings.values():
         if listing.ignored:
             say(f"{listing.origin} holds {listing.ignored:,} other files, which were not read")

@@ -1,11 +1,12 @@
 """How a model in Hugging Face's format wants its pixels: preprocessor_config.json beside its weights.
 
-    x = (pixel / 255 - mean) / deviation,  of an image that was stretched to the model's size or cut to its proportions
+    x = (pixel / 255 - mean) / deviation,  of an image that was stretched to the model's size
 
 Without the file mean and deviation are 0.5, and images are stretched bilinearly, as their own ViT does.
 """
 
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,29 +17,51 @@ from saccade.errors import UserError
 
 
 @dataclass(frozen=True)
-class Preprocessor:
+class Standardisation:
     mean: tuple[float, ...]  # of each channel, pixels counted from 0 to 1
     deviation: tuple[float, ...]
-    stretched: bool
-    resampling: str
 
 
-def read_preprocessor(directory: Path, channels: int) -> Preprocessor:
+def read_standardisation(directory: Path, channels: int) -> Standardisation:
+    path, settings = _read(directory)
+    try:
+        if settings.get("do_normalize") is False:
+            return Standardisation((0.0,) * channels, (1.0,) * channels)
+        mean, deviation = (_of_channels(settings, name, channels) for name in ("image_mean", "image_std"))
+        if not all(value > 0 for value in deviation):
+            raise ValueError(f"the deviation {list(deviation)} is not above 0")
+        return Standardisation(mean, deviation)
+    except (ValueError, TypeError) as error:
+        raise UserError(f"{path} does not say how pixels are standardised ({error}): copy the model again") from None
+
+
+def read_resampling(directory: Path) -> str:
+    """The filter that stretches images to the model's size; refused where anything else is to be done with them."""
+    path, settings = _read(directory)
+    size = settings.get("size")
+    unlike = {
+        "cuts the middle out of an image (do_center_crop)": settings.get("do_center_crop"),
+        "leaves the size of images as it is (do_resize)": settings.get("do_resize") is False,
+        "scales images by one side (size)": isinstance(size, dict) and "height" not in size,
+        "counts pixels in another way (do_rescale, rescale_factor)": settings.get("do_rescale") is False
+        or not math.isclose(255 * float(settings.get("rescale_factor", 1 / 255)), 1, rel_tol=1e-6),
+    }
+    for what, holds in unlike.items():
+        if holds:
+            raise UserError(f"{path} {what}, and here images are stretched to the model's size: choose another model")
+    try:
+        return Image.Resampling(settings.get("resample", Image.Resampling.BILINEAR)).name.lower()
+    except ValueError as error:
+        raise UserError(f"{path} names a filter that Pillow has not ({error}): copy the model again") from None
+
+
+def _read(directory: Path) -> tuple[Path, dict[str, Any]]:
+    """The settings that are given; null is as good as not."""
     path = directory / "preprocessor_config.json"
     try:
         settings = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        mean, deviation = (_of_channels(settings, name, channels) for name in ("image_mean", "image_std"))
-        if min(deviation) <= 0:
-            raise ValueError(f"the deviation {deviation} is not above 0")
-        if abs(255 * settings.get("rescale_factor", 1 / 255) - 1) > 1e-6 or not settings.get("do_rescale", True):
-            raise ValueError("pixels must be counted from 0 to 1")
-        if not settings.get("do_normalize", True):
-            mean, deviation = (0.0,) * channels, (1.0,) * channels
-        size = settings.get("size", {})
-        stretched = not (isinstance(size, dict) and "shortest_edge" in size)
-        resampling = Image.Resampling(settings.get("resample", Image.Resampling.BILINEAR)).name.lower()
-        return Preprocessor(mean, deviation, stretched, resampling)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        return path, {name: value for name, value in settings.items() if value is not None}
+    except (OSError, ValueError, AttributeError) as error:
         raise UserError(f"{path} does not say how pixels are standardised ({error}): copy the model again") from None
 
 

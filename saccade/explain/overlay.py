@@ -70,6 +70,7 @@ def save(sight: Sight, path: str | Path, title: str = "") -> None:
         values=lambda: {
             "title": title,
             "answer": sight.answer.to_dict(),
+            "left_out": sight.left_out,
             "maps": [each.to_dict() for each in sight.maps],
         },
     )
@@ -132,7 +133,7 @@ def _subtitle(sight: Sight) -> str:
     answer = sight.answer
     others = zip(answer.classes[1:4], answer.probabilities[1:4], strict=True)
     said = f"{Path(answer.source).name} · else {', '.join(f'{name} {share:.2f}' for name, share in others)}"
-    return f"{said} · without the first {sight.left_out} attentions (name them: --only)" if sight.left_out else said
+    return f"{said} · without the first {sight.left_out} attentions, which need much memory" if sight.left_out else said
 
 
 # What is shown

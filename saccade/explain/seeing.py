@@ -108,11 +108,11 @@ def _axes(model: Any, heads: dict[str, int], rows: int, columns: int, only: str 
     if not axes:
         raise UserError(f"no attention of this model matches {only!r}: it has {', '.join(heads)}")
     sizes = {name: heads[name] * len(queries) * len(keys) for name, (queries, keys) in axes.items()}
+    small = min(sizes, key=lambda name: sizes[name])
     while only is None and len(sizes) > 1 and sum(sizes.values()) > _LARGEST:
         first = next(iter(sizes))
         del sizes[first], axes[first]
     if sum(sizes.values()) > _LARGEST:
-        small = min(sizes, key=lambda name: sizes[name])
         raise UserError(
             f"{only or small!r} would record {sum(sizes.values()):,} weights, more than the {_LARGEST:,} that fit in memory at a time: "
             f"choose fewer layers by their name, for example --only {small}"

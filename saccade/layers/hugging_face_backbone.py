@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from saccade.data.image_shape import ImageShape
-from saccade.data.preprocessor import read_preprocessor
+from saccade.data.preprocessor import read_standardisation
 from saccade.errors import UserError
 
 Values = tuple[float, ...]
@@ -55,7 +55,7 @@ def load_backbone(directory: Path, image: ImageShape) -> Backbone:
                 f"{directory} gives {hidden.shape[1]} tokens for {grid[0]} × {grid[1]} patches: "
                 "choose a backbone with a token for each patch, or a convolutional one"
             )
-    wanted = read_preprocessor(directory, image.channels)
+    wanted = read_standardisation(directory, image.channels)
     mean, deviation = (tuple(255 * value for value in values) for values in (wanted.mean, wanted.deviation))
     return Backbone(model, int(size), grid, mean, deviation)
 

@@ -10,7 +10,7 @@ drops the shift of both sides, and ours does not.
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -87,7 +87,10 @@ def read(directory: Path) -> Pretrained:
     settings = _settings(directory / "config.json")
     kind = settings.get("model_type")
     if kind not in ("vit", "swin"):
-        raise UserError(f"{directory} holds a model of type {kind!r}: only ViT and Swin classifiers can be read")
+        raise UserError(
+            f"{directory} is no run of `saccade train`, and its config.json describes a model of type {kind!r}: "
+            "of Hugging Face's, only ViT and Swin classifiers can be read"
+        )
     tensors = _tensors(directory / "model.safetensors")
     if "classifier.weight" not in tensors:
         raise UserError(
@@ -101,8 +104,13 @@ def read(directory: Path) -> Pretrained:
         raise _does_not_fit(directory, error) from None
     given = settings.get("id2label")
     names = given if isinstance(given, dict) else {}
-    labels = tuple(str(names.get(str(number)) or number) for number in range(classes))
+    labels = _told_apart([str(names.get(str(number)) or number) for number in range(classes)])
     return Pretrained(directory, kind, config, image, labels, ours)
+
+
+def _told_apart(names: Sequence[str]) -> tuple[str, ...]:
+    """A name that stands for two classes (ImageNet's crane is a bird and a machine) gets the number of each after the first."""
+    return tuple(f"{name} ({number})" if name in names[:number] else name for number, name in enumerate(names))
 
 
 def _does_not_fit(directory: Path, error: Exception) -> UserError:

@@ -5,14 +5,14 @@ from pathlib import Path
 
 from saccade import config as configs
 from saccade.data.images import Images
-from saccade.data.preprocessor import read_preprocessor
+from saccade.data.preprocessor import read_resampling, read_standardisation
 from saccade.models import hugging_face
 from saccade.tasks.classify import ClassifyTask
 
 
 def open_pretrained(directory: Path) -> ClassifyTask:
     found = hugging_face.read(directory)
-    pixels = read_preprocessor(directory, found.image.channels)
+    pixels = read_standardisation(directory, found.image.channels)
     recipe = configs.from_values(
         {
             "description": f"{directory.name}, in the format of Hugging Face",
@@ -21,7 +21,7 @@ def open_pretrained(directory: Path) -> ClassifyTask:
         },
         str(directory),
     )
-    shape = replace(found.image, stretched=pixels.stretched, resampling=pixels.resampling)
+    shape = replace(found.image, stretched=True, resampling=read_resampling(directory))
     task = ClassifyTask(recipe, Images(directory, found.labels, shape, pixels.mean, pixels.deviation))
     found.fill(task.model)
     return task

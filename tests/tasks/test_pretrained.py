@@ -87,13 +87,16 @@ def test_without_a_preprocessor_pixels_are_as_their_vit_takes_them(tmp_path, pho
 
 
 def test_it_can_be_looked_into_and_judged(tmp_path, photo):
-    a_vit(tmp_path / "theirs")
+    theirs = a_vit(tmp_path / "theirs")
     run = saccade.load(tmp_path / "theirs")
     assert {"layers.0.self_attention", "layers.1.self_attention"} <= {each.name for each in run.look(photo)}
+    expected = probabilities_of(*theirs, photo)
+    best = LABELS[expected.index(max(expected))]
     for label in LABELS.values():
-        (tmp_path / "others" / label).mkdir(parents=True)
-        Image.open(photo).save(tmp_path / "others" / label / "photo.png")
-    assert run.evaluate(data=tmp_path / "others").accuracy == pytest.approx(100 / 3)
+        folder = tmp_path / f"others-{label}" / label
+        folder.mkdir(parents=True)
+        Image.open(photo).save(folder / "photo.png")
+        assert run.evaluate(data=folder.parent).accuracy == (100 if label == best else 0)
     with pytest.raises(UserError, match="holds no test images, only a model: name others"):
         run.evaluate()
 
@@ -107,7 +110,7 @@ def test_it_can_be_served(tmp_path):
 
 @pytest.mark.parametrize(
     "settings",
-    ['{"do_rescale": false}', '{"image_mean": [0.5]}', '{"image_std": [0, 1, 1]}', "[]", "{"],
+    ['{"image_mean": [0.5]}', '{"image_std": [0, 1, 1]}', '{"image_std": [NaN, 1, 1]}', "[]", "{"],
 )
 def test_pixels_that_cannot_be_made_are_a_sentence(tmp_path, settings):
     a_vit(tmp_path / "theirs")
@@ -122,3 +125,40 @@ def test_weights_of_another_size_are_a_sentence(tmp_path):
     path.write_text(json.dumps(json.loads(path.read_text()) | {"intermediate_size": 48}))
     with pytest.raises(UserError, match=r"model\.safetensors does not fit its config\.json"):
         saccade.load(tmp_path / "theirs")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"do_center_crop": True, "size": 256, "crop_size": 224},
+        {"size": {"shortest_edge": 256}},
+        {"do_resize": False},
+        {"do_rescale": False},
+        {"rescale_factor": 0.5},
+        {"resample": 77},
+    ],
+    ids=str,
+)
+def test_what_else_is_done_with_images_is_refused_and_not_ignored(tmp_path, settings):
+    a_vit(tmp_path / "theirs")
+    (tmp_path / "theirs" / "preprocessor_config.json").write_text(json.dumps(settings))
+    with pytest.raises(
+        UserError, match=r"preprocessor_config\.json .*(choose another model|a filter that Pillow has not)"
+    ):
+        saccade.load(tmp_path / "theirs")
+
+
+def test_what_is_null_is_as_if_it_were_not_there(tmp_path, photo):
+    theirs = a_vit(tmp_path / "theirs")
+    path = tmp_path / "theirs" / "preprocessor_config.json"
+    absent = dict.fromkeys(("resample", "rescale_factor", "do_rescale", "image_mean", "image_std", "do_center_crop"))
+    path.write_text(json.dumps(json.loads(path.read_text()) | absent))
+    assert_same(tmp_path / "theirs", *theirs, photo)
+
+
+def test_two_classes_of_one_name_are_told_apart(tmp_path):
+    a_vit(tmp_path / "theirs")
+    path = tmp_path / "theirs" / "config.json"
+    names = {"0": "crane", "1": "dog", "2": "crane"}
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"id2label": names}))
+    assert saccade.load(tmp_path / "theirs").task.classes == ("crane", "dog", "crane (2)")

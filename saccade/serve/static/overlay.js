@@ -7,11 +7,12 @@ function covered({rows, columns, cell}, picture) {
   return cell ? [rows * cell, columns * cell] : [picture.rows, picture.columns];
 }
 
-// Weights of the cells of a grid, drawn over a whole canvas and smooth between the middles of the cells; one cell alone
-// (hard attention) has an edge.
+// Weights of the cells of a grid, drawn over a whole canvas, each cell as it is. Colours reach up to twice the mean at least, so that a
+// map without a shape does not look like one big find.
 export function paintOverlay(canvas, weights, grid, picture, strength) {
   const {rows, columns} = grid, [down, across] = covered(grid, picture);
-  const peak = Math.max(...weights, 1e-9), small = new OffscreenCanvas(columns, rows), pixels = new ImageData(columns, rows);
+  const mean = weights.reduce((sum, weight) => sum + weight, 0) / weights.length, peak = Math.max(...weights, 2 * mean, 1e-9);
+  const small = new OffscreenCanvas(columns, rows), pixels = new ImageData(columns, rows);
   weights.forEach((weight, cell) => {
     const part = weight / peak, warm = strength * part * WARM[3], dark = strength * (1 - part) * DARK[3] * (1 - warm), all = warm + dark;
     for (let channel = 0; channel < 3; channel++) pixels.data[4 * cell + channel] = all ? (WARM[channel] * warm + DARK[channel] * dark) / all : 0;
@@ -19,7 +20,7 @@ export function paintOverlay(canvas, weights, grid, picture, strength) {
   });
   small.getContext("2d").putImageData(pixels, 0, 0);
   const context = canvas.getContext("2d");
-  context.imageSmoothingEnabled = weights.filter((weight) => weight > 0).length > 1;
+  context.imageSmoothingEnabled = false;
   context.drawImage(small, 0, 0, canvas.width * across / picture.columns, canvas.height * down / picture.rows);
 }
 
