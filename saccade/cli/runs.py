@@ -321,10 +321,10 @@ def _readable(run: Any, names: list[str], examples: list[Any]) -> tuple[list[str
 
 
 def _with_a_way_round(error: UserError, images: int) -> UserError:
-    """A bad image among others can be left out."""
-    from saccade.data.image_decoding import BadImage
+    """A bad image among others can be left out; one that is not there was meant to be another."""
+    from saccade.data.image_decoding import BadImage, NoImage
 
-    can_be_left_out = isinstance(error, BadImage) and images > 1 and "check the path" not in str(error)
+    can_be_left_out = isinstance(error, BadImage) and not isinstance(error, NoImage) and images > 1
     return UserError(f"{error}; --skip-bad leaves such images out") if can_be_left_out else error
 
 

@@ -35,6 +35,10 @@ class BadImage(UserError):
     """A picture that cannot be used, in a sentence that begins with its name."""
 
 
+class NoImage(BadImage):
+    """There is no file to decode: a path was mistyped, or may not be read."""
+
+
 def open_image(content: bytes, name: str) -> Image.Image:
     """The picture with its size and mode known and its pixels not decoded yet."""
     try:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from saccade.data.image_decoding import ENDINGS, BadImage, Pixels, copied, decode, from_array, open_image
+from saccade.data.image_decoding import ENDINGS, BadImage, NoImage, Pixels, copied, decode, from_array, open_image
 from saccade.data.image_shape import ImageShape
 from saccade.errors import UserError
 
@@ -116,13 +116,13 @@ def zip_store(path: Path) -> ImageStore:
 
 def open_file(path: Path, name: str) -> Image.Image:
     if not name:
-        raise BadImage("a blank line is no image: give the path of one")
+        raise NoImage("a blank line is no image: give the path of one")
     try:
         if path.stat().st_size > _LARGEST_FILE:
             raise BadImage(f"{name} has {path.stat().st_size:,} bytes, more than any picture should: replace it")
         content = path.read_bytes()
     except (OSError, ValueError) as error:
-        raise BadImage(f"{name} cannot be opened ({getattr(error, 'strerror', error)}): check the path") from None
+        raise NoImage(f"{name} cannot be opened ({getattr(error, 'strerror', error)}): check the path") from None
     return open_image(content, name)
 
 
