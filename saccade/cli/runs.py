@@ -1,6 +1,5 @@
 """Commands that take a trained run: predict, score, evaluate, look, export, serve."""
 
-import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -8,6 +7,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from saccade.cli.app import RUNS, app
+from saccade.cli.inputs import readable, require_no_file_of_sentences, with_a_way_round, with_images_of_folders
 from saccade.cli.options import (
     BeamOption,
     CoverageOption,
@@ -80,12 +80,12 @@ def predict(
         seed=seed,
     )
     loaded: Any = library.load(run)
-    lines, is_named = _with_images_of_folders(loaded, lines)
+    lines, is_named = with_images_of_folders(loaded, lines)
     if inputs:
-        _require_no_file_of_sentences(loaded, inputs, f"saccade predict {run} < ")
+        require_no_file_of_sentences(loaded, inputs, f"saccade predict {run} < ")
     examples = [example_or_itself(loaded.task, line) for line in lines] if inputs else lines
     if skip_bad:
-        lines, examples = _readable(loaded, lines, examples)
+        lines, examples = readable(loaded, lines, examples)
         is_named = True  # as an answer may be missing
     if prefix is not None:
         settings["prefixes"] = [prefix] * len(examples)
@@ -96,7 +96,7 @@ def predict(
     try:
         answers = loaded.predict(examples, best=best, **settings)
     except UserError as error:
-        raise _with_a_way_round(error, len(examples)) from None
+        raise with_a_way_round(error, len(examples)) from None
     if as_json:
         print_json([answer.to_dict() for answer in answers])
         return
@@ -233,7 +233,7 @@ def look(
 
     at = None if pixel is None else _pixel(pixel)
     loaded = library.load(run)
-    _require_no_file_of_sentences(loaded, [source], f"saccade predict {run} < ")
+    require_no_file_of_sentences(loaded, [source], f"saccade predict {run} < ")
     example = example_or_itself(loaded.task, source)
     loaded.draw(example, out, target=target, words=not subwords, pixel=at, only=only)
     print(out)
@@ -284,58 +284,6 @@ def serve(
     from saccade.serve.server import serve as open_server
 
     open_server(runs, host=host, port=port, token=token, public=public)
-
-
-def _with_images_of_folders(run: Any, inputs: list[str]) -> tuple[list[str], bool]:
-    """The inputs with all images of a folder in its place, and whether there was one, whose images nobody has listed. A sentence is never
-    a folder."""
-    if run.recipe.task == "translation" or not any(map(os.path.isdir, inputs)):
-        return inputs, False
-    from saccade.data.image_store import open_store
-
-    found = ((given, open_store(Path(given)).names if os.path.isdir(given) else [""]) for given in inputs)
-    return [os.path.join(given, name) if name else given for given, names in found for name in names], True
-
-
-def _readable(run: Any, names: list[str], examples: list[Any]) -> tuple[list[str], list[Any]]:
-    """The images that can be read, and a word on the others."""
-    if run.recipe.task == "translation":
-        raise ConfigError("--skip-bad is for images, and this run translates sentences: leave it out")
-    from saccade.data.image_decoding import BadImage
-
-    readable, bad = [], []
-    for name, example in zip(names, examples, strict=True):
-        if name is example and not os.path.lexists(name):
-            shown = name or "a blank line"
-            raise UserError(f"{shown} is no image: check the path; --skip-bad is for those that cannot be decoded")
-        try:
-            run.task.picture(example)
-            readable.append((name, example))
-        except BadImage as error:
-            bad.append(str(error))
-    if not readable:
-        raise UserError(f"none of the {len(names):,} images can be read: {bad[0]}" if bad else "no image was given")
-    if bad:
-        print(f"left out {len(bad):,} of {len(names):,} images:", *bad, sep="\n  ", file=sys.stderr)
-    return [name for name, _ in readable], [example for _, example in readable]
-
-
-def _with_a_way_round(error: UserError, images: int) -> UserError:
-    """A bad image among others can be left out; one that is not there was meant to be another."""
-    from saccade.data.image_decoding import BadImage, NoImage
-
-    can_be_left_out = isinstance(error, BadImage) and not isinstance(error, NoImage) and images > 1
-    return UserError(f"{error}; --skip-bad leaves such images out") if can_be_left_out else error
-
-
-def _require_no_file_of_sentences(run: Any, inputs: list[str], instead: str) -> None:
-    """A file's name is no sentence, though it could be translated as one."""
-    if run.recipe.task == "translation":
-        for given in inputs:
-            if os.path.isfile(given):
-                raise UserError(
-                    f"{given} is a file and a sentence is wanted: to translate its lines, run `{instead}{given}`"
-                )
 
 
 def _draw_confusion(scores: object, path: Path) -> None:

@@ -1,0 +1,60 @@
+"""What was given to a run: sentences, images, folders of images, and what is none of them."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from saccade.errors import ConfigError, UserError
+
+
+def with_images_of_folders(run: Any, inputs: list[str]) -> tuple[list[str], bool]:
+    """The inputs with all images of a folder in its place, and whether there was one, whose images nobody has listed. A sentence is never
+    a folder."""
+    if run.recipe.task == "translation" or not any(map(os.path.isdir, inputs)):
+        return inputs, False
+    from saccade.data.image_store import open_store
+
+    found = ((given, open_store(Path(given)).names if os.path.isdir(given) else [""]) for given in inputs)
+    return [os.path.join(given, name) if name else given for given, names in found for name in names], True
+
+
+def readable(run: Any, names: list[str], examples: list[Any]) -> tuple[list[str], list[Any]]:
+    """The images that can be read, and a word on the others."""
+    if run.recipe.task == "translation":
+        raise ConfigError("--skip-bad is for images, and this run translates sentences: leave it out")
+    from saccade.data.image_decoding import BadImage
+
+    good, bad = [], []
+    for name, example in zip(names, examples, strict=True):
+        if name is example and not os.path.lexists(name):
+            shown = name or "a blank line"
+            raise UserError(f"{shown} is no image: check the path; --skip-bad is for those that cannot be decoded")
+        try:
+            run.task.picture(example)
+            good.append((name, example))
+        except BadImage as error:
+            bad.append(str(error))
+    if not good:
+        raise UserError(f"none of the {len(names):,} images can be read: {bad[0]}" if bad else "no image was given")
+    if bad:
+        print(f"left out {len(bad):,} of {len(names):,} images:", *bad, sep="\n  ", file=sys.stderr)
+    return [name for name, _ in good], [example for _, example in good]
+
+
+def with_a_way_round(error: UserError, images: int) -> UserError:
+    """A bad image among others can be left out; one that is not there was meant to be another."""
+    from saccade.data.image_decoding import BadImage, NoImage
+
+    can_be_left_out = isinstance(error, BadImage) and not isinstance(error, NoImage) and images > 1
+    return UserError(f"{error}; --skip-bad leaves such images out") if can_be_left_out else error
+
+
+def require_no_file_of_sentences(run: Any, inputs: list[str], instead: str) -> None:
+    """A file's name is no sentence, though it could be translated as one."""
+    if run.recipe.task == "translation":
+        for given in inputs:
+            if os.path.isfile(given):
+                raise UserError(
+                    f"{given} is a file and a sentence is wanted: to translate its lines, run `{instead}{given}`"
+                )
