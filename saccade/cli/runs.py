@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -19,6 +19,9 @@ from saccade.cli.options import (
 )
 from saccade.cli.printing import print_columns, print_json
 from saccade.errors import ConfigError, UserError
+
+if TYPE_CHECKING:
+    from saccade.tasks.class_scores import ClassScores
 
 
 @app.command(rich_help_panel=RUNS)
@@ -150,6 +153,13 @@ def evaluate(
         Path | None,
         typer.Option(help="Classes: also draw who is taken for whom, as .png or .svg.", show_default=False),
     ] = None,
+    mistakes: Annotated[
+        Path | None,
+        typer.Option(
+            help="Classes: also list every image that is taken for another class, the surest mistake first, as tab-separated text.",
+            show_default=False,
+        ),
+    ] = None,
     samples: Annotated[
         int | None,
         typer.Option(
@@ -189,6 +199,8 @@ def evaluate(
     scores = library.load(run).evaluate(split, **settings)
     if confusion is not None:
         _draw_confusion(scores, confusion)
+    if mistakes is not None:
+        _list_mistakes(scores, mistakes)
     if as_json:
         print_json(scores.to_dict())
         return
@@ -288,12 +300,26 @@ def serve(
 
 def _draw_confusion(scores: object, path: Path) -> None:
     from saccade.explain.confusion import save
+
+    save(_of_classes(scores, "--confusion"), path)
+    typer.echo(f"confusion matrix: {path}", err=True)
+
+
+def _list_mistakes(scores: object, path: Path) -> None:
+    from saccade.files import replacing
+
+    lines = _of_classes(scores, "--mistakes").mistake_lines()
+    with replacing(path) as aside:
+        aside.write_text("\n".join([*lines, ""]), encoding="utf-8")
+    typer.echo(f"mistakes: {path}", err=True)
+
+
+def _of_classes(scores: object, option: str) -> "ClassScores":
     from saccade.tasks.class_scores import ClassScores
 
     if not isinstance(scores, ClassScores):
-        raise UserError("this run has no classes to confuse: leave --confusion out")
-    save(scores, path)
-    typer.echo(f"confusion matrix: {path}", err=True)
+        raise UserError(f"this run has no classes to confuse: leave {option} out")
+    return scores
 
 
 def _pixel(text: str) -> tuple[int, int]:

@@ -14,6 +14,15 @@ from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
+class Mistake:
+    image: int  # its number among those that were judged
+    truth: str
+    taken_for: str
+    probability: float  # of what it was taken for
+    of_truth: float  # the probability of what it was
+
+
+@dataclass(frozen=True)
 class ClassScores:
     images: int
     accuracy: float  # percent
@@ -22,6 +31,8 @@ class ClassScores:
     top5: float | None  # percent; only where there are more than five classes
     classes: tuple[str, ...]
     confusion: tuple[tuple[int, ...], ...]  # [truth][prediction]: how many images
+    mistakes: tuple[Mistake, ...]  # the surest first
+    names: tuple[str, ...] = ()  # of the images that were judged, by their number
     left_out: int = 0  # images that could not be read
     paths: int = 1  # drawn for each image by a network that glimpses; 1 is the likeliest one
 
@@ -71,6 +82,14 @@ class ClassScores:
         pairs = [divmod(int(place), len(matrix)) for place in order]
         return [(self.classes[t], self.classes[p], int(matrix[t, p])) for t, p in pairs if matrix[t, p]]
 
+    def mistake_lines(self) -> list[str]:
+        """Every mistake with its image's name, tab-separated under a line of headings."""
+        lines = ["image\ttruth\ttaken for\tprobability\tof the truth"]
+        for each in self.mistakes:
+            shares = f"{each.probability:.4f}\t{each.of_truth:.4f}"
+            lines.append(f"{self.names[each.image]}\t{each.truth}\t{each.taken_for}\t{shares}")
+        return lines
+
     def compared(self) -> dict[str, float]:
         """The figures that models are compared by, the most important one first."""
         shown = {"accuracy %": self.accuracy, "F1 %": self.f1, "cross-entropy": self.cross_entropy}
@@ -94,9 +113,12 @@ class ClassScores:
 
 
 def score_classes(
-    log_probabilities: NDArray[np.floating[Any]], truth: NDArray[np.integer[Any]], classes: Sequence[str]
+    log_probabilities: NDArray[np.floating[Any]],
+    truth: NDArray[np.integer[Any]],
+    classes: Sequence[str],
+    names: Sequence[str] = (),
 ) -> ClassScores:
-    """Scores of log-probabilities (images, classes) against the numbers of the true classes (images,)."""
+    """Scores of log-probabilities (images, classes) against the numbers of the true classes (images,) of images of these names."""
     count = len(classes)
     predicted = log_probabilities.argmax(1)
     confusion = np.bincount(truth * count + predicted, minlength=count * count).reshape(count, count)
@@ -113,6 +135,26 @@ def score_classes(
         top5=100 * float(np.mean(likelier < 5)) if count > 5 else None,
         classes=tuple(classes),
         confusion=tuple(tuple(int(number) for number in row) for row in confusion),
+        mistakes=_mistakes(log_probabilities, truth, classes),
+        names=tuple(names),
+    )
+
+
+def _mistakes(
+    log_probabilities: NDArray[np.floating[Any]], truth: NDArray[np.integer[Any]], classes: Sequence[str]
+) -> tuple[Mistake, ...]:
+    predicted = log_probabilities.argmax(1)
+    wrong = np.flatnonzero(predicted != truth)
+    surest_first = wrong[np.argsort(-log_probabilities[wrong, predicted[wrong]], kind="stable")]
+    return tuple(
+        Mistake(
+            int(image),
+            classes[truth[image]],
+            classes[predicted[image]],
+            float(np.exp(log_probabilities[image, predicted[image]])),
+            float(np.exp(log_probabilities[image, truth[image]])),
+        )
+        for image in surest_first
     )
 
 

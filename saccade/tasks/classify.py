@@ -189,7 +189,9 @@ class ClassifyTask:
         its images, these are scattered too. With `skip_bad` those of `data` that cannot be read are left out and counted."""
         with self._sampling(samples):
             if data is None:
-                scores = score_classes(self._judge(split), self.images.split(split).labels, self.classes)
+                own = self.images.split(split)
+                names = [f"{split}:{number} {name}" for number, name in enumerate(own.names)]
+                scores = score_classes(self._judge(split), own.labels, self.classes, names)
             else:
                 scores = self._judge_files(Path(data), skip_bad)
             return replace(scores, paths=getattr(self.model, "samples", 1))
@@ -222,6 +224,7 @@ class ClassifyTask:
         listing = list_images(path, self.classes)
         check_classes(listing, self.classes)
         labels: list[int] = []
+        names: list[str] = []
 
         def pictures() -> Iterator[Pixels]:
             for index, label in enumerate(listing.labels):
@@ -232,6 +235,7 @@ class ClassifyTask:
                         raise UserError(f"{path}: {error}; --skip-bad leaves such images out") from None
                     continue
                 labels.append(self.classes.index(label))
+                names.append(listing.names[index])
 
         frames = (
             scattered(part, self.recipe.data.scatter, torch.Generator().manual_seed(number))
@@ -240,7 +244,7 @@ class ClassifyTask:
         judged = [part.cpu().numpy() for part in self._log_probabilities(frames)]
         if not judged:
             raise UserError(f"none of the {len(listing):,} images of {path} can be read: give others")
-        scores = score_classes(np.concatenate(judged), np.array(labels), self.classes)
+        scores = score_classes(np.concatenate(judged), np.array(labels), self.classes, names)
         return replace(scores, left_out=len(listing) - len(labels))
 
     def frame(self, split: SplitName, number: int) -> Tensor:

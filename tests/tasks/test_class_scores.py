@@ -72,6 +72,16 @@ def test_the_most_frequent_mistakes_come_first():
     assert perfect.accuracy == perfect.f1 == 100
 
 
+def test_mistakes_are_listed_the_surest_first():
+    shares = np.array([[0.4, 0.6, 0.0], [0.9, 0.05, 0.05], [0.1, 0.2, 0.7], [0.05, 0.8, 0.15]]) + 1e-9
+    scores = score_classes(np.log(shares), np.array([0, 0, 2, 2]), ["cat", "dog", "bird"], ["a", "b", "c", "d"])
+    assert [line.split("\t") for line in scores.mistake_lines()] == [
+        ["image", "truth", "taken for", "probability", "of the truth"],
+        ["d", "bird", "dog", "0.8000", "0.1500"],
+        ["a", "cat", "dog", "0.6000", "0.4000"],
+    ]
+
+
 def test_tables_and_json_hold_every_class():
     scores = score_classes(*a_judgement(50, 6), names(6))
     assert [heading for heading, _ in scores.columns()] == ["class", "images", "precision %", "recall %", "F1 %"]

@@ -319,7 +319,13 @@ def test_other_images_are_judged_as_held_out_ones_are(tmp_path):
         folder = tmp_path / "others" / run.task.classes[label]
         folder.mkdir(parents=True, exist_ok=True)
         Image.fromarray(pixels[0]).save(folder / f"{number}.png")
-    assert run.evaluate(data=tmp_path / "others").confusion == run.evaluate().confusion
+    others, own = run.evaluate(data=tmp_path / "others"), run.evaluate()
+    assert others.confusion == own.confusion
+    assert own.mistakes
+    surest = own.mistakes[0]
+    assert held_out.labels[surest.image] == run.task.classes.index(surest.truth)
+    assert own.names[surest.image] == f"test:{surest.image} {held_out.names[surest.image]}"
+    assert others.mistake_lines()[1].startswith(f"{surest.truth}/")
     (tmp_path / "others" / "3" / "torn.png").write_bytes(b"no picture")
     with pytest.raises(UserError, match=r"torn\.png is not a picture .*--skip-bad leaves such images out"):
         run.evaluate(data=tmp_path / "others")
