@@ -3,7 +3,16 @@
 from saccade.attention.attend import Attend, Attended, Memory
 from saccade.attention.local2d import LocalSelfAttention2d
 from saccade.attention.multihead import MultiHead
-from saccade.attention.positions import CalendarDay, Learned, Learned2d, RelativeBias, Rotary, Sinusoidal, Sinusoidal2d
+from saccade.attention.positions import (
+    Around2d,
+    CalendarDay,
+    Learned,
+    Learned2d,
+    RelativeBias,
+    Rotary,
+    Sinusoidal,
+    Sinusoidal2d,
+)
 from saccade.attention.recording import Recording, record_attention
 from saccade.attention.routes import Route
 from saccade.attention.scores import (
@@ -34,6 +43,7 @@ __all__ = [
     "CAUSAL",
     "Additive",
     "Alignment",
+    "Around2d",
     "Attend",
     "Attended",
     "Band",

@@ -9,6 +9,7 @@
 | CalendarDay    | (..., D) of given day numbers             | yes              |
 | Rotary         | queries and keys, turned by their position | yes              |
 | RelativeBias   | (H, Q, K), added to the scores            | yes (far distances share a row) |
+| Around2d       | the same over the cells of a grid         | yes              |
 
 The frequencies are ω_k = base^(-2k/D), sines in the even and cosines in the odd features (Vaswani 2017). Positions count from 0.
 `first` is the position of the first item, for decoding one step at a time.
@@ -183,6 +184,39 @@ class RelativeBias(nn.Module):
         share = torch.log(distance.clamp(min=1).float() / exact) / math.log(self.farthest / exact)
         far = (exact + (share * (buckets - exact)).long()).clamp(max=buckets - 1)
         return side + torch.where(distance < exact, distance, far)
+
+
+class Around2d(nn.Module):
+    """Every head looks around a place of its own: -α_h ‖offset of the key from the query - Δ_h‖² is added to its scores (Cordonnier 2020).
+
+    α and Δ are learned. The heads start spread out, `spacing` cells apart in rows and columns, as the weights of a convolution are: equal
+    heads that see everything would have to be told apart first (d'Ascoli 2021). One head starts on its own cell.
+    """
+
+    def __init__(self, heads: int, spacing: float = 3.0, sharpness: float = 0.25):
+        super().__init__()
+        rows = max(rows for rows in range(1, math.isqrt(heads) + 1) if heads % rows == 0)
+        columns = heads // rows
+        places = torch.cartesian_prod(*(torch.arange(n) - (n - 1) / 2 for n in (rows, columns)))
+        self.centre = position_table(spacing * places)  # (H, 2)
+        self.sharpness = position_table(torch.full((heads,), sharpness))
+
+    def forward(self, rows: int, columns: int) -> Tensor:
+        """From every cell of the grid to every cell, rows first: (H, Q, K)."""
+        device, dtype = self.centre.device, self.centre.dtype
+        squares = [
+            (_offsets(length, device, dtype) - centre[:, None, None]).square()  # (H, length, length)
+            for length, centre in zip((rows, columns), self.centre.T, strict=True)
+        ]
+        down, right = squares[0][:, :, None, :, None], squares[1][:, None, :, None, :]
+        distance = (down + right).flatten(3).flatten(1, 2)  # (H, R, S, R, S) -> (H, Q, K)
+        return -self.sharpness[:, None, None] * distance
+
+
+def _offsets(length: int, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """How far after a query each key stands: (Q, K)."""
+    positions = torch.arange(length, device=device, dtype=dtype)
+    return positions - positions[:, None]
 
 
 def _frequencies(size: int, base: float) -> Tensor:

@@ -3,6 +3,7 @@
     trunk       conv 32, pool, conv 64, pool, conv 192:   (C, 32, 32) -> 8 × 8 cells of 192 features
     plain       class ~ softmax(V relu(W [all cells]))
     attentive   x = cells + positions;  x ← x + self-attention(norm(x));  x ← x + feed-forward(norm(x));  class ~ softmax(V mean(norm(x)))
+    spread      every head of the self-attention starts by looking around a place of its own
 
 Every convolution is 3 × 3 with batch norm and ReLU. A dense layer over all cells has weights for each of them; attention has the same for
 all, so it reads the grid with a fifth of the parameters (Vaswani 2017 for the layer).
@@ -15,7 +16,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from saccade.attention import MultiHead
+from saccade.attention import Around2d, MultiHead
 from saccade.config import Config as BaseConfig
 from saccade.data.axes import Axis, Grid
 from saccade.data.image_shape import ImageShape
@@ -35,6 +36,7 @@ class Config(BaseConfig):
     widths: tuple[Width, Width, Width] = Field((32, 64, 192), description="features after each convolution")
     attention: Literal["none", "self"] = "self"
     heads: int = Field(4, ge=1, description="of the self-attention")
+    spread: bool = Field(False, description="let every head start by looking around a place of its own")
     hidden: int = Field(512, ge=1, description="units of the dense layer, or of the feed-forward layer after attention")
     dropout: float = Field(0.1, ge=0, lt=1, description="of what the last layer reads")
 
@@ -92,6 +94,7 @@ class AttentiveCnn(nn.Module):
         width = config.widths[-1]
         self.trunk = Trunk(image.channels, config.widths)
         self.positions = LearnedPositions(width, *self.trunk.grid(image.rows, image.columns))
+        self.around = Around2d(config.heads) if config.spread else None
         self.layer = DeepEncoderLayer(
             MultiHead(width, config.heads), feed_forward(width, config.hidden, "relu", dropout=0.0), dropout=0.0
         )
@@ -101,7 +104,9 @@ class AttentiveCnn(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         cells = self.trunk(images).permute(0, 2, 3, 1)  # (B, D, R, S) -> (B, R, S, D)
-        x = self.layer(cells.flatten(1, 2) + self.positions(*cells.shape[1:3]))
+        grid = cells.shape[1:3]
+        bias = None if self.around is None else self.around(*grid)
+        x = self.layer(cells.flatten(1, 2) + self.positions(*grid), bias=bias)
         return self.output(self.dropout(self.norm(x).mean(1)))
 
     def attention_axes(self, name: str, rows: int, columns: int) -> tuple[Axis, Axis]:

@@ -6,6 +6,7 @@ from torch import nn
 
 from saccade.attention import (
     CAUSAL,
+    Around2d,
     Attend,
     Band,
     CalendarDay,
@@ -119,6 +120,7 @@ def test_many_heads_export_once_for_all_lengths(options, band):
         Fixed(Learned2d(4, rows=3, columns=4), 3, 2),
         Fixed(CalendarDay(4), torch.tensor([3, 50])),
         Fixed(RelativeBias(2), 5, 7),
+        Fixed(Around2d(2), 3, 2),
         Rotary(4),
     ],
     ids=lambda module: type(getattr(module, "positions", module)).__name__,
@@ -189,6 +191,7 @@ def test_weights_of_positions_are_saved_under_these_names():
         "Learned": ["table"],
         "Learned2d": ["row_table", "column_table"],
         "RelativeBias": ["table"],
+        "Around2d": ["centre", "sharpness"],
     }
 
 
@@ -201,6 +204,7 @@ def positions():
         Learned(4, 3),
         Learned2d(4, 3, 3),
         RelativeBias(2),
+        Around2d(2),
     )
 
 

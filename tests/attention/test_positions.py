@@ -1,9 +1,20 @@
 """Positions, against loops, Hugging Face's models, and the properties they are used for."""
 
+import numpy as np
 import pytest
 import torch
 
-from saccade.attention import CalendarDay, Learned, Learned2d, RelativeBias, Rotary, Sinusoidal, Sinusoidal2d
+from saccade.attention import (
+    Around2d,
+    CalendarDay,
+    Learned,
+    Learned2d,
+    MultiHead,
+    RelativeBias,
+    Rotary,
+    Sinusoidal,
+    Sinusoidal2d,
+)
 
 from . import reference
 from .cases import EXACT
@@ -42,6 +53,7 @@ def test_fixed_positions_answer_in_the_dtype_of_the_module(dtype):
     assert CalendarDay(4).to(dtype)(torch.arange(3)).dtype == dtype
     assert Rotary(4)(torch.randn(3, 4).to(dtype)).dtype == dtype
     assert RelativeBias(2).to(dtype)(3, 4).dtype == dtype
+    assert Around2d(2).to(dtype)(3, 4).dtype == dtype
 
 
 def test_sinusoidal_2d_tells_rows_in_the_first_half_and_columns_in_the_second():
@@ -195,6 +207,32 @@ def test_relative_bias_depends_on_the_distance_alone_and_knows_its_direction():
     causal = RelativeBias(2, both_ways=False)(20, 20)
     future = torch.ones(20, 20).triu().bool()
     assert torch.equal(causal[0][future], causal[0, 0, 0].expand(int(future.sum())))
+
+
+def test_around_2d_falls_with_the_squared_distance_from_the_place_of_the_head():
+    around = Around2d(6, spacing=2.0, sharpness=0.5).double()
+    assert around.centre.tolist() == [[-1, -2], [-1, 0], [-1, 2], [1, -2], [1, 0], [1, 2]]
+    bias = around(3, 4)
+    for head, query, key in np.ndindex(6, 12, 12):
+        offset = np.subtract(np.divmod(key, 4), np.divmod(query, 4))
+        expected = -0.5 * np.sum((offset - around.centre[head].detach().numpy()) ** 2)
+        assert bias[head, query, key].item() == pytest.approx(expected, abs=1e-12)
+
+
+def test_nine_sharp_heads_around_a_cell_are_a_convolution():
+    """Cordonnier 2020, theorem 1: what head h does to its values is what a 3 × 3 kernel does at the offset of h."""
+    torch.manual_seed(0)
+    layer = MultiHead(18, 9).double()
+    around = Around2d(9, spacing=1.0, sharpness=200.0).double()
+    image = torch.randn(2, 18, 6, 7).double()
+    seen = layer(image.flatten(2).transpose(1, 2), bias=around(6, 7)).context.transpose(1, 2).unflatten(2, (6, 7))
+    by_head = [  # W_output of a head times its W_value: (18, 18)
+        out @ value
+        for out, value in zip(layer.output.weight.split(2, dim=1), layer.value.weight.split(2, dim=0), strict=True)
+    ]
+    kernel = torch.stack(by_head, dim=-1).unflatten(-1, (3, 3))
+    expected = torch.nn.functional.conv2d(image, kernel)
+    torch.testing.assert_close(seen[:, :, 1:-1, 1:-1], expected, atol=1e-10, rtol=0)
 
 
 def test_a_table_kept_from_predicting_is_fit_for_training_and_for_another_dtype():

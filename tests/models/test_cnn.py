@@ -4,6 +4,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
+from saccade.attention import record_attention
 from saccade.data.image_shape import ImageShape
 from saccade.errors import UserError
 from saccade.models.cnn import Config, build
@@ -32,8 +33,9 @@ def small(**settings):
 
 
 @torch.no_grad()
-def test_attention_reads_an_image_of_another_size():
-    model = small()
+@pytest.mark.parametrize("spread", [False, True])
+def test_attention_reads_an_image_of_another_size(spread):
+    model = small(spread=spread)
     assert model(torch.randn(2, 3, 48, 20)).shape == (2, 3)
     queries, keys = model.attention_axes("layer.self_attention", 48, 20)
     assert (queries.rows, queries.columns, len(keys)) == (12, 5, 60)
@@ -55,6 +57,19 @@ def test_without_positions_attention_does_not_know_where_a_cell_is():
     assert not torch.allclose(model(cells), model(turned), atol=1e-4)
     model.positions.table.zero_()
     torch.testing.assert_close(model(cells), model(turned), atol=1e-5, rtol=0)
+
+
+@torch.no_grad()
+def test_spread_heads_start_by_looking_to_different_sides():
+    model = small(spread=True)
+    with record_attention(model) as maps:
+        model(torch.randn(1, 3, 32, 32))
+    weights = maps["layer.self_attention"][0][0].unflatten(2, (8, 8))  # (H, Q, R, S)
+    columns = (weights.sum(2) * torch.arange(8)).sum(-1)  # where each head looks on average: (H, Q)
+    own = torch.arange(64) % 8
+    inner = (own > 2) & (own < 5)
+    assert (columns[0] < own)[inner].all()
+    assert (columns[1] > own)[inner].all()
 
 
 def test_heads_must_share_the_width():
