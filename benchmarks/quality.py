@@ -1,11 +1,13 @@
-"""Time to quality: minutes until Multi30k English-German reaches 30, 34 and 37 BLEU, ours beside Hugging Face's Marian in a plain loop.
+"""Time to quality: how long Multi30k English-German has to be trained for 30, 34 and 37 BLEU, ours beside Hugging Face's Marian in a plain loop.
 
-    SACCADE_DATA=... python -m benchmarks.quality --minutes 40        both, one after the other; goes on where it stopped
+    SACCADE_DATA=... python -m benchmarks.quality          all budgets, one after the other; goes on where it stopped
 
-Tiny Transformers (4 + 4 layers, width 128), the same joint vocabulary, batches, dropout, label smoothing, rate, warm-up and cosine over the
-given minutes. Every `--every` minutes of training the weights translate test_2016_flickr (beam 5, cased sacreBLEU); that time is not
-counted. Ours is saccade's own loop. Each contender's weights, optimiser and curve are kept in `--out`, so that an interrupted measurement
-goes on. Writes benchmarks/results/quality.json.
+Tiny Transformers (4 + 4 layers, width 128), the same joint vocabulary, batches, dropout, label smoothing, rate and warm-up. Whoever wants a
+model soon chooses a budget, and the rate falls over all of it, so each budget (`BUDGETS`, minutes of training) is a training of its own; the
+peer has twice as long each time. After it the weights translate test_2016_flickr (beam 5, cased sacreBLEU). When a mark is reached is
+interpolated between budgets, in the logarithm of the minutes. Ours is saccade's own loop. Weights, optimiser and BLEU at the quarters of each
+training are kept in `--out`, so that an interrupted measurement goes on, and two contenders can be trained side by side (`--contenders`).
+Writes benchmarks/results/quality.json.
 """
 
 import argparse
@@ -13,6 +15,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +38,8 @@ from saccade.training.world import World
 
 MARKS = (30.0, 34.0, 37.0)
 GOAL = 2.0  # times sooner at 34
+BUDGETS = {report.OURS: (10.0, 16.0), "Hugging Face": (20.0, 32.0)}
+QUARTERS = 4  # of a training, each ended by a judgement
 RECIPE = "multi30k-en-de-transformer"
 STEPS = 1_000_000  # the minutes end the training, not the updates
 
@@ -112,42 +117,42 @@ CONTENDERS: dict[str, Callable[[TranslationTask, float], Any]] = {report.OURS: O
 
 def main() -> None:
     parser = report.parser(__doc__.splitlines()[0])
-    parser.add_argument("--minutes", type=float, default=40.0, help="of training, for each contender")
-    parser.add_argument("--every", type=float, help="minutes between judgements (a twentieth of --minutes)")
+    parser.add_argument("--share", type=float, default=1.0, help="of every budget, for a first look")
     parser.add_argument("--sentences", type=int, default=1000, help="of test_2016 that are translated")
     parser.add_argument("--contenders", nargs="+", choices=list(CONTENDERS), default=list(CONTENDERS))
     parser.add_argument("--out", type=Path, default=Path("runs/quality"))
     options = report.settle(parser.parse_args())
-    options.every = options.every or options.minutes / 20
-    curves = {name: run(name, options) for name in options.contenders}
-    rows = [row(name, curve) for name, curve in curves.items()]
-    sooner = [_ratio(rows, mark) for mark in MARKS]
-    named = {f"times sooner at {mark:.0f}": value for mark, value in zip(MARKS, sooner, strict=True)}
-    report.keep("quality", options, minutes=options.minutes, goal=GOAL, curves=curves, contenders=rows, **named)
+    curves = {
+        name: {minutes: run(name, minutes * options.share, options) for minutes in BUDGETS[name]}
+        for name in options.contenders
+    }
+    rows = [row(name, [curve[-1] for curve in by_budget.values()]) for name, by_budget in curves.items()]
+    named = {f"times sooner at {mark:.0f}": _ratio(rows, mark) for mark in MARKS}
+    report.keep("quality", options, goal=GOAL, curves=curves, contenders=rows, **named)
     report.show(rows)
 
 
-def run(name: str, options: argparse.Namespace) -> list[dict[str, float]]:
-    """The curve of one contender: minutes of training, updates, BLEU. What was measured before is kept."""
+def run(name: str, minutes: float, options: argparse.Namespace) -> list[dict[str, float]]:
+    """The curve of one training: minutes, updates, BLEU. What was measured before is kept."""
     task = prepared(options.out / "data")
-    contender = CONTENDERS[name](task, options.minutes)
-    place = options.out / name.replace(" ", "-").lower()
+    contender = CONTENDERS[name](task, minutes)
+    place = options.out / f"{name.replace(' ', '-').lower()}-{minutes:g}"
     curve, updates = restored(contender, place)
     seconds = 60 * curve[-1]["minutes"] if curve else 0.0
     works = endless(task, updates)
     pairs = task.corpus.held_out("test")[: options.sentences]
-    while seconds < 60 * options.minutes:
-        until = min(seconds + 60 * options.every, 60 * options.minutes)
+    while len(curve) < QUARTERS:
+        until = 60 * minutes * (len(curve) + 1) / QUARTERS
         while seconds < until:
             start = time.monotonic()
-            contender.update(next(works), seconds / (60 * options.minutes))
+            contender.update(next(works), min(1.0, seconds / (60 * minutes)))
             updates += 1
             seconds += time.monotonic() - start
         texts = contender.translate([pair.source for pair in pairs])
         score = BLEU().corpus_score(texts, [[pair.target for pair in pairs]]).score
         curve.append({"minutes": seconds / 60, "updates": updates, "BLEU": score})
         save(contender, place, curve)
-        print(f"{name}: {seconds / 60:.1f} minutes, {updates} updates, BLEU {score:.2f}", flush=True)
+        print(f"{name}: {seconds / 60:.1f} of {minutes:g} minutes, {updates} updates, BLEU {score:.2f}", flush=True)
     return curve
 
 
@@ -207,13 +212,19 @@ def _under(prefix: str, tensors: dict[str, torch.Tensor]) -> dict[str, torch.Ten
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
-def row(name: str, curve: list[dict[str, float]]) -> dict[str, Any]:
-    """When each mark was first reached, and the best of the curve."""
-    reached = {
-        f"minutes to {mark:.0f}": next((point["minutes"] for point in curve if point["BLEU"] >= mark), None)
-        for mark in MARKS
-    }
-    return {"contender": name, **reached, "best BLEU": max((point["BLEU"] for point in curve), default=None)}
+def row(name: str, budgets: Sequence[dict[str, float]]) -> dict[str, Any]:
+    """BLEU after each budget, and the minutes that each mark takes."""
+    ends = {f"BLEU after {end['minutes']:.0f} minutes": end["BLEU"] for end in budgets}
+    return {"contender": name, **ends, **{f"minutes to {mark:.0f}": minutes_to(mark, budgets) for mark in MARKS}}
+
+
+def minutes_to(mark: float, budgets: Sequence[dict[str, float]]) -> float | None:
+    """Between the two budgets around the mark; None where all are on one side of it."""
+    for less, more in pairwise(sorted(budgets, key=lambda end: end["minutes"])):
+        if less["BLEU"] <= mark <= more["BLEU"] and less["BLEU"] < more["BLEU"]:
+            share = (mark - less["BLEU"]) / (more["BLEU"] - less["BLEU"])
+            return float(less["minutes"] * (more["minutes"] / less["minutes"]) ** share)
+    return None
 
 
 def _ratio(rows: list[dict[str, Any]], mark: float) -> float | None:
