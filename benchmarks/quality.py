@@ -1,12 +1,12 @@
-"""Time to quality: how long Multi30k English-German has to be trained for 30, 34 and 37 BLEU, ours beside Hugging Face's Marian in a plain loop.
+"""Time to quality: how long a training of Multi30k English-German must be for 30, 34 and 37 BLEU, ours and Hugging Face's in a plain loop.
 
     SACCADE_DATA=... python -m benchmarks.quality          all budgets, one after the other; goes on where it stopped
 
 Tiny Transformers (4 + 4 layers, width 128), the same joint vocabulary, batches, dropout, label smoothing, rate and warm-up. Whoever wants a
-model soon chooses a budget, and the rate falls over all of it, so each budget (`BUDGETS`, minutes of training) is a training of its own; the
-peer has twice as long each time. After it the weights translate test_2016_flickr (beam 5, cased sacreBLEU). When a mark is reached is
-interpolated between budgets, in the logarithm of the minutes. Ours is saccade's own loop. Weights, optimiser and BLEU at the quarters of each
-training are kept in `--out`, so that an interrupted measurement goes on, and two contenders can be trained side by side (`--contenders`).
+model soon chooses a budget, and the rate falls over all of it, so each budget (`BUDGETS`, minutes) is a training of its own; the peer has
+twice as long each time. After it the weights translate test_2016_flickr (beam 5, cased sacreBLEU). When a mark is reached is interpolated
+between budgets, in the logarithm of the minutes. Ours is saccade's own loop. Weights, optimiser and BLEU at the quarters of each training
+are kept in `--out`, so that an interrupted measurement goes on, and contenders can be trained side by side (`--contenders`).
 Writes benchmarks/results/quality.json.
 """
 
