@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from benchmarks import picture, report
+from benchmarks import picture, quality, report
 from benchmarks.measure import rounds, times_faster
 from benchmarks.pairs import LONGEST, TOKENS, VOCABULARY, batches, useful_tokens
 from benchmarks.training import arithmetic
@@ -69,3 +69,11 @@ def test_the_picture_draws_what_was_measured_and_nothing_else(tmp_path, monkeypa
     picture.main()
     assert (tmp_path / "speed.png").stat().st_size > 1000
     assert (tmp_path / "speed.svg").exists()
+
+
+def test_the_time_to_a_mark_lies_between_the_budgets_around_it():
+    ends = [{"minutes": 32.0, "BLEU": 36.0}, {"minutes": 8.0, "BLEU": 32.0}]
+    assert quality.minutes_to(34.0, ends) == pytest.approx(16.0)
+    assert quality.minutes_to(32.0, ends) == pytest.approx(8.0)
+    assert quality.minutes_to(37.0, ends) is None
+    assert quality.minutes_to(30.0, ends) is None
