@@ -42,6 +42,7 @@ SIZES = {
     "base": Size(layers=6, width=512, heads=8, feed_forward=2048),
     "big": Size(layers=6, width=1024, heads=16, feed_forward=4096),
 }
+_SMALL = 0.02  # the deviation of BERT's first weights (Devlin 2019)
 PAIRS = {"tiny": 100_000, "small": 1_000_000, "base": 10_000_000}  # up to so many training pairs, by experience
 
 
@@ -63,6 +64,9 @@ class Config(BaseConfig):
     attention_dropout: float = Field(0.0, ge=0, lt=1)
     feed_forward_dropout: float | None = Field(
         None, ge=0, lt=1, description="of the hidden units of feed-forward layers; as `dropout` unless given"
+    )
+    initial: Literal["xavier", "small"] = Field(
+        "xavier", description="weights to start from; small (normal, deviation 0.02) with norm post learns fastest"
     )
     longest: int = Field(512, ge=1, description="learned positions and location score: longest sequence")
 
@@ -168,7 +172,7 @@ class Transformer(nn.Module):
         self.output = nn.Linear(width, target_words)
         self.dropout = Dropout(config.dropout)
         self.scale = width**0.5
-        self._draw_weights()
+        self._draw_weights(config.initial)
         if config.tied:
             self.output.weight = self.target_embedding.weight
 
@@ -199,13 +203,16 @@ class Transformer(nn.Module):
             words = words + positions(words.shape[1], first)
         return self.dropout(words)
 
-    def _draw_weights(self) -> None:
+    def _draw_weights(self, initial: str) -> None:
         for module in self.modules():
             if isinstance(module, nn.Linear):
-                nn.init.xavier_uniform_(module.weight)
+                if initial == "small":
+                    nn.init.normal_(module.weight, std=_SMALL)
+                else:
+                    nn.init.xavier_uniform_(module.weight)
                 nn.init.zeros_(module.bias)
             elif isinstance(module, nn.Embedding):
-                nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)
+                nn.init.normal_(module.weight, std=_SMALL if initial == "small" else module.embedding_dim**-0.5)
                 with torch.no_grad():
                     module.weight[0].zero_()
 

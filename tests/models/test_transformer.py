@@ -5,6 +5,7 @@ import itertools
 import pytest
 import torch
 from torch import nn
+from transformers import MarianConfig, MarianMTModel
 
 from saccade.attention import all_scores, record_attention
 from saccade.layers.dropout import Dropout
@@ -209,3 +210,18 @@ def test_hidden_units_are_dropped_at_a_rate_of_their_own_where_one_is_given():
         rates = {name: module.rate for name, module in model.named_modules() if isinstance(module, Dropout)}
         assert {rate for name, rate in rates.items() if ".feed_forward.dropout" in name} == {expected}
         assert {rate for name, rate in rates.items() if ".feed_forward.dropout" not in name} == {0.3}
+
+
+def test_small_weights_are_those_that_hugging_face_starts_from():
+    torch.manual_seed(0)
+    model = Transformer(Config(width=64, heads=2, feed_forward=64, layers=1, initial="small"), 500, 400)
+    theirs = MarianMTModel(
+        MarianConfig(vocab_size=400, d_model=64, encoder_layers=1, decoder_layers=1, encoder_ffn_dim=64, pad_token_id=0)
+    )
+    for ours, other in (
+        (model.encoder.layers[0].self_attention.query, theirs.model.encoder.layers[0].self_attn.q_proj),
+        (model.encoder.layers[0].feed_forward.expand, theirs.model.encoder.layers[0].fc1),
+        (model.target_embedding, theirs.model.shared),
+    ):
+        assert ours.weight.std().item() == pytest.approx(other.weight.std().item(), rel=0.1)
+    assert not model.target_embedding.weight[0].any()
