@@ -12,7 +12,6 @@ Writes benchmarks/results/quality.json.
 
 import argparse
 import json
-import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
@@ -33,6 +32,7 @@ from saccade.tasks.translation import TranslationTask
 from saccade.training.checkpoint import RunDirectory, optimizer_tensors, own_tensors, put_optimizer_tensors, put_tensors
 from saccade.training.loop import Training
 from saccade.training.reporter import Reporter
+from saccade.training.schedule import rate_at
 from saccade.training.start import open_task
 from saccade.training.world import World
 
@@ -80,10 +80,8 @@ class Theirs:
         batch = self.task.batch(work)
         assert batch is not None
         self.updates += 1
-        train = self.recipe.train
-        warm = min(1.0, self.updates / max(1, train.warmup))
         for group in self.optimizer.param_groups:
-            group["lr"] = train.rate * warm * (1 + math.cos(math.pi * share)) / 2
+            group["lr"] = rate_at(self.recipe.train, self.updates, share)
         self.model.train()
         self.loop.update(batch)
 

@@ -15,7 +15,8 @@ def rate_at(config: TrainConfig, step: int, share_done: float) -> float:
     if config.schedule == "inverse-square-root":
         return config.rate * math.sqrt(max(config.warmup, 1) / step)
     if config.schedule == "cosine":
-        start = min(config.warmup / config.steps, 0.99)
+        # How much was over when the warm-up ended; also right where minutes end the training before the steps do.
+        start = min(share_done * config.warmup / step, 0.99)
         share = min(max((share_done - start) / (1 - start), 0.0), 1.0)
         return config.rate * 0.5 * (1 + math.cos(math.pi * share))
     return config.rate

@@ -24,6 +24,15 @@ def test_cosine_goes_from_the_highest_rate_to_zero():
     assert rate_at(config, 110, 1.0) == pytest.approx(0.0)
 
 
+def test_cosine_starts_from_the_highest_rate_also_where_minutes_end_the_training():
+    """Half of the minutes are over after a warm-up of 10 of a million steps."""
+    config = TrainConfig(schedule="cosine", rate=2.0, warmup=10, steps=1_000_000, minutes=1)
+    assert rate_at(config, 10, 0.5) == pytest.approx(2.0)
+    assert rate_at(config, 11, 0.55) == pytest.approx(1.951, abs=1e-3)
+    assert rate_at(config, 15, 0.75) == pytest.approx(1.0)
+    assert rate_at(config, 20, 1.0) == pytest.approx(0.0)
+
+
 def test_constant_stays():
     config = TrainConfig(schedule="constant", rate=0.3, warmup=3, steps=10)
     assert [rate_at(config, step, step / 10) for step in (3, 4, 10)] == [0.3, 0.3, 0.3]
