@@ -66,7 +66,7 @@ class Config(BaseConfig):
         None, ge=0, lt=1, description="of the hidden units of feed-forward layers; as `dropout` unless given"
     )
     initial: Literal["xavier", "small"] = Field(
-        "xavier", description="weights to start from; small (normal, deviation 0.02) with norm post learns fastest"
+        "xavier", description="weights to start from; small (normal, deviation 0.02) learn faster in short trainings"
     )
     longest: int = Field(512, ge=1, description="learned positions and location score: longest sequence")
 
