@@ -306,11 +306,9 @@ def _draw_confusion(scores: object, path: Path) -> None:
 
 
 def _list_mistakes(scores: object, path: Path) -> None:
-    from saccade.files import replacing
+    from saccade.files import write_text
 
-    lines = _of_classes(scores, "--mistakes").mistake_lines()
-    with replacing(path) as aside:
-        aside.write_text("\n".join([*lines, ""]), encoding="utf-8")
+    write_text(path, "\n".join([*_of_classes(scores, "--mistakes").mistake_lines(), ""]))
     typer.echo(f"mistakes: {path}", err=True)
 
 

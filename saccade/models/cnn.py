@@ -42,6 +42,8 @@ class Config(BaseConfig):
 
     @model_validator(mode="after")
     def _heads_divide_width(self) -> "Config":
+        if self.attention == "none":
+            self._refuse_unused("attention=self", "spread")
         if self.attention == "self" and self.widths[-1] % self.heads:
             raise ValueError(f"the last width {self.widths[-1]} must be a multiple of {self.heads} heads")
         return self

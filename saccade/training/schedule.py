@@ -15,8 +15,8 @@ def rate_at(config: TrainConfig, step: int, share_done: float) -> float:
     if config.schedule == "inverse-square-root":
         return config.rate * math.sqrt(max(config.warmup, 1) / step)
     if config.schedule == "cosine":
-        # How much was over when the warm-up ended; also right where minutes end the training before the steps do.
-        start = min(share_done * config.warmup / step, 0.99)
-        share = min(max((share_done - start) / (1 - start), 0.0), 1.0)
+        # About how much was over when the warm-up ended; also where minutes end the training before the steps do.
+        start = share_done * config.warmup / step
+        share = (share_done - start) / (1 - start)
         return config.rate * 0.5 * (1 + math.cos(math.pi * share))
     return config.rate
