@@ -4,6 +4,8 @@
     block   x ← relu(norm(3 × 3(relu(norm(3 × 3(x))))) + shortcut(x))         three stages; each starts with half the rows and columns
     class ~ softmax(V mean(x))
 
+With `bottleneck` a block is 1 × 1 to a quarter of the channels, 3 × 3 there, 1 × 1 back, each with norm, as in ResNet-50 (section 4.1).
+
 The shortcut has no parameters: where a stage starts it takes every second pixel and fills new channels with zeros. Three blocks a stage and
 widths 16, 32, 64 are the paper's ResNet-20. With `attention: after-stem` every 3 × 3 of the blocks is local self-attention over the k × k
 pixels around (`neighbourhood`); with `all` the stem is, too. That takes 3 C C' + k C' parameters where a convolution takes 9 C C'.
@@ -11,6 +13,7 @@ pixels around (`neighbourhood`); with `all` the stem is, too. That takes 3 C C' 
 Axis legend: B batch, C channels, R rows, S columns.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Annotated, ClassVar, Literal
 
@@ -25,6 +28,7 @@ from saccade.data.image_shape import ImageShape
 from saccade.layers.convolution import channels_last, convolution
 
 Width = Annotated[int, Field(ge=1)]
+Mix = Callable[[int, int, int], nn.Module]  # a 3 × 3 of so many channels in and out, with this stride
 
 
 class Config(BaseConfig):
@@ -34,6 +38,7 @@ class Config(BaseConfig):
     widths: tuple[Width, Width, Width] = Field((16, 32, 64), description="channels of each stage")
     attention: Literal["none", "after-stem", "all"] = Field("none", description="which convolutions become attention")
     stem_pool: bool = Field(False, description="half the rows and columns already after the stem: four times cheaper")
+    bottleneck: bool = Field(False, description="a block's 3 × 3 works on a quarter of its channels, between two 1 × 1")
     neighbourhood: int = Field(5, ge=1, description="of the attention: pixels on a side, an odd number")
     heads: int = Field(4, ge=1, description="of the attention")
 
@@ -45,26 +50,32 @@ class Config(BaseConfig):
             )
         if sorted(self.widths) != list(self.widths):
             raise ValueError(f"widths {list(self.widths)} must not fall: a shortcut adds channels and drops none")
-        if self.attention != "none" and any(width % (2 * self.heads) for width in self.widths):
+        if self.bottleneck and any(width % 4 for width in self.widths):
+            raise ValueError(f"widths {list(self.widths)} must be multiples of 4: a bottleneck is a quarter of them")
+        if self.attention != "none" and any(self.inner(width) % (2 * self.heads) for width in self.widths):
+            multiple = "4 × 2" if self.bottleneck else "2"
             raise ValueError(
-                f"widths must be multiples of 2 × {self.heads} heads, half of a head for rows, half for columns"
+                f"widths must be multiples of {multiple} × {self.heads} heads, half of a head for rows, half for columns"
             )
         return self
 
+    def inner(self, width: int) -> int:
+        """Channels of the 3 × 3 in a block of this width."""
+        return width // 4 if self.bottleneck else width
 
-class Block(nn.Module):
-    """(B, C, R, S) -> (B, C', ⌈R / stride⌉, ⌈S / stride⌉), with C' at least C."""
 
-    def __init__(self, first: nn.Module, second: nn.Module, in_channels: int, out_channels: int, stride: int):
+class Residual(nn.Module):
+    """(B, C, R, S) -> (B, C', ⌈R / stride⌉, ⌈S / stride⌉), with C' at least C: what a `branch` adds to the shortcut."""
+
+    def __init__(self, in_channels: int, out_channels: int, stride: int):
         super().__init__()
-        self.first, self.first_norm = first, nn.BatchNorm2d(out_channels)
-        self.second, self.second_norm = second, nn.BatchNorm2d(out_channels)
-        nn.init.zeros_(self.second_norm.weight)  # a block starts as its shortcut (Goyal 2017)
         self.new_channels, self.stride = out_channels - in_channels, stride
 
     def forward(self, x: Tensor) -> Tensor:
-        inner = F.relu(self.first_norm(self.first(x)))
-        return F.relu(self.second_norm(self.second(inner)) + self.shortcut(x))
+        return F.relu(self.branch(x) + self.shortcut(x))
+
+    def branch(self, x: Tensor) -> Tensor:
+        raise NotImplementedError
 
     def shortcut(self, x: Tensor) -> Tensor:
         if self.stride > 1:
@@ -72,14 +83,53 @@ class Block(nn.Module):
         return F.pad(x, (0, 0, 0, 0, 0, self.new_channels)) if self.new_channels else x
 
 
+class Block(Residual):
+    def __init__(self, mix: Mix, in_channels: int, out_channels: int, stride: int = 1):
+        super().__init__(in_channels, out_channels, stride)
+        self.first, self.first_norm = mix(in_channels, out_channels, stride), nn.BatchNorm2d(out_channels)
+        self.second, self.second_norm = mix(out_channels, out_channels, 1), _silent_norm(out_channels)
+
+    def branch(self, x: Tensor) -> Tensor:
+        x = F.relu(self.first_norm(self.first(x)))
+        return self.second_norm(self.second(x))
+
+
+class Bottleneck(Residual):
+    def __init__(self, mix: Mix, in_channels: int, out_channels: int, stride: int = 1):
+        super().__init__(in_channels, out_channels, stride)
+        inner = out_channels // 4
+        self.narrow, self.narrow_norm = _pointwise(in_channels, inner), nn.BatchNorm2d(inner)
+        self.middle, self.middle_norm = mix(inner, inner, stride), nn.BatchNorm2d(inner)
+        self.widen, self.widen_norm = _pointwise(inner, out_channels), _silent_norm(out_channels)
+
+    def branch(self, x: Tensor) -> Tensor:
+        x = F.relu(self.narrow_norm(self.narrow(x)))
+        x = F.relu(self.middle_norm(self.middle(x)))
+        return self.widen_norm(self.widen(x))
+
+
+def _pointwise(in_channels: int, out_channels: int) -> nn.Conv2d:
+    layer = nn.Conv2d(in_channels, out_channels, 1, bias=False)
+    nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
+    return layer
+
+
+def _silent_norm(channels: int) -> nn.BatchNorm2d:
+    """The last norm of a branch starts at zero, so that a block starts as its shortcut (Goyal 2017)."""
+    norm = nn.BatchNorm2d(channels)
+    nn.init.zeros_(norm.weight)
+    return norm
+
+
 class ResNet(nn.Module):
     """Any image size works."""
 
     def __init__(self, config: Config, image: ImageShape, classes: int):
         super().__init__()
-        mix = convolution if config.attention == "none" else partial(_attention, config)
-        width = config.widths[0]
-        self.stem = (mix if config.attention == "all" else convolution)(image.channels, width)
+        mix: Mix = convolution if config.attention == "none" else partial(_attention, config)
+        block_of = Bottleneck if config.bottleneck else Block
+        width = config.inner(config.widths[0])
+        self.stem = (mix if config.attention == "all" else convolution)(image.channels, width, 1)
         self.stem_norm = nn.BatchNorm2d(width)
         self.stem_pool = nn.MaxPool2d(2, ceil_mode=True) if config.stem_pool else nn.Identity()
         self.stages = nn.ModuleList()
@@ -87,7 +137,7 @@ class ResNet(nn.Module):
             stage = nn.Sequential()
             for block in range(config.blocks):
                 stride = 2 if number and not block else 1
-                stage.append(Block(mix(width, after, stride), mix(after, after), width, after, stride))
+                stage.append(block_of(mix, width, after, stride))
                 width = after
             self.stages.append(stage)
         self.output = nn.Linear(width, classes)
@@ -99,19 +149,19 @@ class ResNet(nn.Module):
         return self.output(x.mean((2, 3)))
 
     def attention_axes(self, name: str, rows: int, columns: int) -> tuple[Axis, Axis]:
-        """`name` is "stem" or "stages.S.B.first" or ".second"; only the first of a stage asks from fewer pixels than it sees."""
+        """`name` is "stem" or "stages.S.B.first", ".second" or ".middle"; only the first of a stage asks from fewer pixels than it sees."""
         if name == "stem":
             return Grid(rows, columns, cell=1), Grid(rows, columns, cell=1)
         _, stage, block, layer = name.split(".")
         asked = int(stage) + isinstance(self.stem_pool, nn.MaxPool2d)
-        seen = asked - 1 if int(stage) and block == "0" and layer == "first" else asked
+        seen = asked - 1 if int(stage) and block == "0" and layer != "second" else asked
         query, key = (
             Grid(-(-rows >> halvings), -(-columns >> halvings), cell=1 << halvings) for halvings in (asked, seen)
         )
         return query, key
 
 
-def _attention(config: Config, in_channels: int, out_channels: int, stride: int = 1) -> LocalSelfAttention2d:
+def _attention(config: Config, in_channels: int, out_channels: int, stride: int) -> LocalSelfAttention2d:
     return LocalSelfAttention2d(in_channels, out_channels, config.neighbourhood, config.heads, stride)
 
 

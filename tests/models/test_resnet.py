@@ -5,12 +5,12 @@ import torch
 from pydantic import ValidationError
 from torch import nn
 from torch.nn import functional as F
-from transformers.models.resnet.modeling_resnet import ResNetBasicLayer
+from transformers.models.resnet.modeling_resnet import ResNetBasicLayer, ResNetBottleNeckLayer
 
 from saccade.attention import LocalSelfAttention2d, record_attention
 from saccade.data.image_shape import ImageShape
 from saccade.layers.convolution import convolution
-from saccade.models.resnet import Block, Config, build
+from saccade.models.resnet import Block, Bottleneck, Config, Residual, build
 
 CIFAR = ImageShape(3, 32, 32)
 
@@ -39,27 +39,44 @@ def test_the_twin_convolves_nowhere_but_in_the_stem():
         assert sum(isinstance(each, LocalSelfAttention2d) for each in model.stages.modules()) == 18
 
 
-def drawn(block: Block) -> Block:
+def test_a_bottleneck_is_a_quarter_wide_and_its_twin_smaller():
+    settings = {"bottleneck": True, "widths": (64, 128, 256), "blocks": 2}
+    convolutions = build(Config(**settings), CIFAR, classes=10)
+    wide = [
+        each for each in convolutions.stages.modules() if isinstance(each, nn.Conv2d) and each.kernel_size == (3, 3)
+    ]
+    assert [each.out_channels for each in wide] == [16, 16, 32, 32, 64, 64]
+    assert size(attention="after-stem", **settings) < size(**settings)
+
+
+def drawn(block: Residual) -> Residual:
     torch.manual_seed(0)
-    for tensor in (*block.parameters(), block.first_norm.running_mean, block.second_norm.running_mean):
+    means = [each.running_mean for each in block.modules() if isinstance(each, nn.BatchNorm2d)]
+    for tensor in (*block.parameters(), *means):
         nn.init.normal_(tensor, std=0.5)
     return block.eval()
 
 
+@pytest.mark.parametrize(
+    ("ours", "theirs", "layers"),
+    [
+        (Block(convolution, 4, 4), ResNetBasicLayer(4, 4), ("first", "second")),
+        (Bottleneck(convolution, 8, 8), ResNetBottleNeckLayer(8, 8), ("narrow", "middle", "widen")),
+    ],
+)
 @torch.no_grad()
-def test_a_block_equals_hugging_faces():
-    ours = drawn(Block(convolution(4, 4), convolution(4, 4), 4, 4, stride=1))
-    theirs = ResNetBasicLayer(4, 4).eval()
-    for mine, other in zip(("first", "second"), theirs.layer, strict=True):
+def test_a_block_equals_hugging_faces(ours, theirs, layers):
+    drawn(ours), theirs.eval()
+    for mine, other in zip(layers, theirs.layer, strict=True):
         other.convolution.load_state_dict(getattr(ours, mine).state_dict())
         other.normalization.load_state_dict(getattr(ours, f"{mine}_norm").state_dict())
-    images = torch.randn(2, 4, 7, 6)
+    images = torch.randn(2, theirs.layer[0].convolution.in_channels, 7, 6)
     torch.testing.assert_close(ours(images), theirs(images))
 
 
 @torch.no_grad()
 def test_a_shortcut_takes_every_second_pixel_and_adds_empty_channels():
-    block, images = drawn(Block(convolution(4, 6, 2), convolution(6, 6), 4, 6, stride=2)), torch.randn(2, 4, 7, 6)
+    block, images = drawn(Block(convolution, 4, 6, stride=2)), torch.randn(2, 4, 7, 6)
     nn.init.zeros_(block.second_norm.weight)
     nn.init.zeros_(block.second_norm.bias)
     out = block(images)
@@ -68,9 +85,10 @@ def test_a_shortcut_takes_every_second_pixel_and_adds_empty_channels():
     assert not out[:, 4:].any()
 
 
-def test_a_block_starts_as_its_shortcut():
+@pytest.mark.parametrize("kind", [Block, Bottleneck])
+def test_a_block_starts_as_its_shortcut(kind):
     images = torch.rand(2, 4, 6, 6)
-    assert torch.equal(Block(convolution(4, 4), convolution(4, 4), 4, 4, 1)(images), images)
+    assert torch.equal(kind(convolution, 4, 4)(images), images)
 
 
 def test_a_stage_asks_from_fewer_pixels_than_it_sees():
@@ -96,15 +114,18 @@ def test_a_stage_asks_from_fewer_pixels_than_it_sees():
     }
 
 
-def test_after_a_pooled_stem_the_axes_are_those_the_attention_records():
-    image = ImageShape(3, 13, 18)
-    model = build(Config(attention="after-stem", stem_pool=True, blocks=1, widths=(8, 8, 16)), image, classes=3).eval()
+@pytest.mark.parametrize(
+    ("bottleneck", "widths", "first"), [(False, (8, 8, 16), "first"), (True, (32, 32, 64), "middle")]
+)
+def test_after_a_pooled_stem_the_axes_are_those_the_attention_records(bottleneck, widths, first):
+    image, blocks = ImageShape(3, 13, 18), {"blocks": 2, "bottleneck": bottleneck, "widths": widths}
+    model = build(Config(attention="after-stem", stem_pool=True, **blocks), image, classes=3).eval()
     with record_attention(model) as recorded:
         model(torch.randn(2, 3, image.rows, image.columns))
     for name in recorded:
         query, key = model.attention_axes(name, image.rows, image.columns)
         assert recorded.joined(name).shape[-2:] == (query.rows * query.columns, key.rows * key.columns)
-    assert recorded.joined("stages.0.0.first").shape[-1] == 7 * 9
+    assert recorded.joined(f"stages.0.0.{first}").shape[-1] == 7 * 9
 
 
 @pytest.mark.parametrize(
@@ -113,6 +134,8 @@ def test_after_a_pooled_stem_the_axes_are_those_the_attention_records():
         ({"neighbourhood": 4}, "no centre"),
         ({"attention": "all", "heads": 16}, "multiples of 2 × 16 heads"),
         ({"widths": (32, 16, 64)}, "must not fall"),
+        ({"bottleneck": True, "widths": (30, 60, 120)}, "multiples of 4"),
+        ({"bottleneck": True, "attention": "all"}, "multiples of 4 × 2 × 4 heads"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(settings, said):
