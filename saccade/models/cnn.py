@@ -2,7 +2,8 @@
 
     trunk       conv 32, pool, conv 64, pool, conv 192:   (C, 32, 32) -> 8 × 8 cells of 192 features
     plain       class ~ softmax(V relu(W [all cells]))
-    attentive   x = cells + positions;  x ← x + self-attention(norm(x));  x ← x + feed-forward(norm(x));  class ~ softmax(V mean(norm(x)))
+    attentive   x = cells + positions;  x ← x + self-attention(norm(x));  x ← x + feed-forward(norm(x));  class ~ softmax(V means(norm(x)))
+    means       of each of `regions` × `regions` parts of the grid, side by side
     spread      every head of the self-attention starts by looking around a place of its own
 
 Every convolution is 3 × 3 with batch norm and ReLU. A dense layer over all cells has weights for each of them; attention has the same for
@@ -37,13 +38,16 @@ class Config(BaseConfig):
     attention: Literal["none", "self"] = "self"
     heads: int = Field(4, ge=1, description="of the self-attention")
     spread: bool = Field(False, description="let every head start by looking around a place of its own")
+    regions: int = Field(
+        1, ge=1, description="parts on a side of the grid whose means the last layer after attention reads"
+    )
     hidden: int = Field(512, ge=1, description="units of the dense layer, or of the feed-forward layer after attention")
     dropout: float = Field(0.1, ge=0, lt=1, description="of what the last layer reads")
 
     @model_validator(mode="after")
     def _heads_divide_width(self) -> "Config":
         if self.attention == "none":
-            self._refuse_unused("attention=self", "spread")
+            self._refuse_unused("attention=self", "spread", "regions")
         if self.attention == "self" and self.widths[-1] % self.heads:
             raise ValueError(f"the last width {self.widths[-1]} must be a multiple of {self.heads} heads")
         return self
@@ -89,7 +93,7 @@ class PlainCnn(nn.Module):
 
 
 class AttentiveCnn(nn.Module):
-    """Built for images of one size; for another, the positions are interpolated."""
+    """Built for images of one size; for another, the positions are interpolated and the regions grow with it."""
 
     def __init__(self, config: Config, image: ImageShape, classes: int):
         super().__init__()
@@ -102,14 +106,16 @@ class AttentiveCnn(nn.Module):
         )
         self.norm = nn.LayerNorm(width)
         self.dropout = Dropout(config.dropout)
-        self.output = nn.Linear(width, classes)
+        self.means = nn.AdaptiveAvgPool2d(config.regions)
+        self.output = nn.Linear(width * config.regions**2, classes)
 
     def forward(self, images: Tensor) -> Tensor:
         cells = self.trunk(images).permute(0, 2, 3, 1)  # (B, D, R, S) -> (B, R, S, D)
         grid = cells.shape[1:3]
         bias = None if self.around is None else self.around(*grid)
         x = self.layer(cells.flatten(1, 2) + self.positions(*grid), bias=bias)
-        return self.output(self.dropout(self.norm(x).mean(1)))
+        cells = self.norm(x).unflatten(1, grid).permute(0, 3, 1, 2)  # (B, R S, D) -> (B, D, R, S)
+        return self.output(self.dropout(self.means(cells).flatten(1)))
 
     def attention_axes(self, name: str, rows: int, columns: int) -> tuple[Axis, Axis]:
         """The one attention is "layer.self_attention", from cells to cells."""

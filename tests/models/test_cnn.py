@@ -18,7 +18,7 @@ CIFAR = ImageShape(3, 32, 32)
         ({"attention": "none", "hidden": 192}, 2.4e6, 2.6e6),
         ({"attention": "none", "hidden": 30}, 0.45e6, 0.55e6),
         ({"attention": "self", "heads": 1}, 0.45e6, 0.55e6),
-        ({"attention": "self", "heads": 4}, 0.45e6, 0.6e6),
+        ({"attention": "self", "heads": 4, "spread": True, "regions": 4}, 0.45e6, 0.6e6),
     ],
     ids=["plain, large", "plain, small", "attention", "multi-head"],
 )
@@ -33,9 +33,9 @@ def small(**settings):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("spread", [False, True])
-def test_attention_reads_an_image_of_another_size(spread):
-    model = small(spread=spread)
+@pytest.mark.parametrize("settings", [{}, {"spread": True}, {"regions": 3}])
+def test_attention_reads_an_image_of_another_size(settings):
+    model = small(**settings)
     assert model(torch.randn(2, 3, 48, 20)).shape == (2, 3)
     queries, keys = model.attention_axes("layer.self_attention", 48, 20)
     assert (queries.rows, queries.columns, len(keys)) == (12, 5, 60)
@@ -57,6 +57,24 @@ def test_without_positions_attention_does_not_know_where_a_cell_is():
     assert not torch.allclose(model(cells), model(turned), atol=1e-4)
     model.positions.table.zero_()
     torch.testing.assert_close(model(cells), model(turned), atol=1e-5, rtol=0)
+
+
+@torch.no_grad()
+def test_regions_tell_which_part_of_the_grid_said_what():
+    """Weights of one region: only a cell there changes the answer, if nothing attends and no norm mixes the cells."""
+    model = small(regions=2)
+    model.trunk, model.layer, model.positions.table = (
+        torch.nn.Identity(),
+        torch.nn.Identity(),
+        torch.nn.Parameter(torch.zeros(8, 8, 8)),
+    )
+    model.layer.forward = lambda x, bias: x
+    model.output.weight.unflatten(1, (8, 2, 2))[..., :, 0] = 0
+    cells = torch.randn(1, 8, 8, 8)
+    left, right = cells.clone(), cells.clone()
+    left[..., 0], right[..., 7] = 1.0, 1.0
+    torch.testing.assert_close(model(left), model(cells))
+    assert not torch.allclose(model(right), model(cells), atol=1e-3)
 
 
 @torch.no_grad()
