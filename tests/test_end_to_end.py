@@ -147,6 +147,8 @@ def test_look_writes_by_the_ending(tiny_run, tmp_path, ending):
         (["train", "digits-rnn", "--set", "model.attention=location", "--set", "model.longest=3"], 2, "model.longest"),
         (["train", "digits-rnn", "--out", "RUN", "--resume", "--set", "train.seed=2"], 2, "train.seed=2"),
         (["evaluate", "RUN", "--split", "train"], 2, "train"),
+        (["evaluate", "RUN", "--mistakes", "list.tsv"], 1, "leave --mistakes out"),
+        (["evaluate", "RUN", "--confusion", "matrix.png"], 1, "leave --confusion out"),
         (["predict", "RUN", "1", "--search", "greedy", "--best", "2"], 2, "greedy search has one"),
         (["predict", "RUN", "1", "--search", "beam", "--top-k", "2"], 2, "--top-k is for --search sample"),
         (["predict", "RUN", "1", "--length-penalty", "1000"], 1, "length_penalty = 1000"),
@@ -162,6 +164,23 @@ def test_a_mistake_is_one_sentence_and_no_traceback(tiny_run, saccade, arguments
     assert "Traceback" not in done.stderr
     assert words in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_image_run_lists_its_mistakes_and_draws_who_is_taken_for_whom(tmp_path, saccade):
+    done = saccade("train", "digits-vit", *settings(["train.steps=3", "train.threads=1"]), "--out", "run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    done = saccade("evaluate", "run", "--mistakes", "list.tsv", "--confusion", "matrix.png", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    scores = json.loads(done.stdout)
+    headings, *mistakes = (line.split("\t") for line in (tmp_path / "list.tsv").read_text("utf-8").splitlines())
+    assert headings[:4] == ["number", "file", "truth", "taken for"]
+    assert len(mistakes) == sum(map(sum, scores["confusion"])) - sum(
+        row[n] for n, row in enumerate(scores["confusion"])
+    )
+    assert [float(each[4]) for each in mistakes] == sorted((float(each[4]) for each in mistakes), reverse=True)
+    assert (tmp_path / "matrix.png").read_bytes().startswith(b"\x89PNG")
+    number, taken_for = mistakes[0][0], mistakes[0][3]
+    assert saccade("predict", "run", f"test:{number}", cwd=tmp_path).stdout.startswith(taken_for)
 
 
 def test_killed_again_and_again_it_resumes_to_the_same_bits(tmp_path, tiny_settings, saccade):

@@ -196,16 +196,21 @@ def evaluate(
         data=data,
         skip_bad=skip_bad or None,
     )
-    scores = library.load(run).evaluate(split, **settings)
+    loaded = library.load(run)
+    for option, path in (("--confusion", confusion), ("--mistakes", mistakes)):
+        if path is not None and loaded.recipe.task != "classify":
+            raise UserError(f"{option} is for runs that tell classes apart, and {run} does not: leave {option} out")
+    scores: Any = loaded.evaluate(split, **settings)
+    if as_json:
+        print_json(scores.to_dict())
+    else:
+        measures, values = zip(*scores.rows(), strict=True)
+        print_columns([("measure", list(measures)), ("value", list(values))])
+        print_columns(scores.columns())
     if confusion is not None:
         _draw_confusion(scores, confusion)
     if mistakes is not None:
         _list_mistakes(scores, mistakes)
-    if as_json:
-        print_json(scores.to_dict())
-        return
-    print_columns([("measure", [name for name, _ in scores.rows()]), ("value", [value for _, value in scores.rows()])])
-    print_columns(scores.columns())
 
 
 @app.command(rich_help_panel=RUNS)
@@ -298,26 +303,18 @@ def serve(
     open_server(runs, host=host, port=port, token=token, public=public)
 
 
-def _draw_confusion(scores: object, path: Path) -> None:
+def _draw_confusion(scores: "ClassScores", path: Path) -> None:
     from saccade.explain.confusion import save
 
-    save(_of_classes(scores, "--confusion"), path)
+    save(scores, path)
     typer.echo(f"confusion matrix: {path}", err=True)
 
 
-def _list_mistakes(scores: object, path: Path) -> None:
+def _list_mistakes(scores: "ClassScores", path: Path) -> None:
     from saccade.files import write_text
 
-    write_text(path, "\n".join([*_of_classes(scores, "--mistakes").mistake_lines(), ""]))
+    write_text(path, "\n".join([*scores.mistake_lines(), ""]))
     typer.echo(f"mistakes: {path}", err=True)
-
-
-def _of_classes(scores: object, option: str) -> "ClassScores":
-    from saccade.tasks.class_scores import ClassScores
-
-    if not isinstance(scores, ClassScores):
-        raise UserError(f"this run has no classes to confuse: leave {option} out")
-    return scores
 
 
 def _pixel(text: str) -> tuple[int, int]:

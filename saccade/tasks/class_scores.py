@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Mistake:
-    image: int  # its number among those that were judged
+    number: int  # among the images that were judged
+    name: str  # of its file
     truth: str
     taken_for: str
     probability: float  # of what it was taken for
@@ -32,7 +33,6 @@ class ClassScores:
     classes: tuple[str, ...]
     confusion: tuple[tuple[int, ...], ...]  # [truth][prediction]: how many images
     mistakes: tuple[Mistake, ...]  # the surest first
-    names: tuple[str, ...] = ()  # of the images that were judged, by their number
     left_out: int = 0  # images that could not be read
     paths: int = 1  # drawn for each image by a network that glimpses; 1 is the likeliest one
 
@@ -83,11 +83,12 @@ class ClassScores:
         return [(self.classes[t], self.classes[p], int(matrix[t, p])) for t, p in pairs if matrix[t, p]]
 
     def mistake_lines(self) -> list[str]:
-        """Every mistake with its image's name, tab-separated under a line of headings."""
-        lines = ["image\ttruth\ttaken for\tprobability\tof the truth"]
+        """Every mistake, tab-separated under a line of headings; `saccade look RUN test:7` draws number 7 of a run's test set."""
+        lines = ["number\tfile\ttruth\ttaken for\tprobability\tof the truth"]
         for each in self.mistakes:
-            shares = f"{each.probability:.4f}\t{each.of_truth:.4f}"
-            lines.append(f"{self.names[each.image]}\t{each.truth}\t{each.taken_for}\t{shares}")
+            words = (" ".join(text.split()) for text in (each.name, each.truth, each.taken_for))
+            shares = (f"{share:.4f}" for share in (each.probability, each.of_truth))
+            lines.append("\t".join([str(each.number), *words, *shares]))
         return lines
 
     def compared(self) -> dict[str, float]:
@@ -116,9 +117,9 @@ def score_classes(
     log_probabilities: NDArray[np.floating[Any]],
     truth: NDArray[np.integer[Any]],
     classes: Sequence[str],
-    names: Sequence[str] = (),
+    names: Sequence[str] | None = None,
 ) -> ClassScores:
-    """Scores of log-probabilities (images, classes) against the numbers of the true classes (images,) of images of these names."""
+    """Scores of log-probabilities (images, classes) against the numbers of the true classes (images,); the images have these names."""
     count = len(classes)
     predicted = log_probabilities.argmax(1)
     confusion = np.bincount(truth * count + predicted, minlength=count * count).reshape(count, count)
@@ -135,13 +136,15 @@ def score_classes(
         top5=100 * float(np.mean(likelier < 5)) if count > 5 else None,
         classes=tuple(classes),
         confusion=tuple(tuple(int(number) for number in row) for row in confusion),
-        mistakes=_mistakes(log_probabilities, truth, classes),
-        names=tuple(names),
+        mistakes=_mistakes(log_probabilities, truth, classes, names or [""] * len(truth)),
     )
 
 
 def _mistakes(
-    log_probabilities: NDArray[np.floating[Any]], truth: NDArray[np.integer[Any]], classes: Sequence[str]
+    log_probabilities: NDArray[np.floating[Any]],
+    truth: NDArray[np.integer[Any]],
+    classes: Sequence[str],
+    names: Sequence[str],
 ) -> tuple[Mistake, ...]:
     predicted = log_probabilities.argmax(1)
     wrong = np.flatnonzero(predicted != truth)
@@ -149,6 +152,7 @@ def _mistakes(
     return tuple(
         Mistake(
             int(image),
+            names[image],
             classes[truth[image]],
             classes[predicted[image]],
             float(np.exp(log_probabilities[image, predicted[image]])),

@@ -172,7 +172,7 @@ class ClassifyTask:
     def validate(self) -> Validation:
         log_probabilities = self._judge("valid")
         split = self.images.valid
-        scores = score_classes(log_probabilities, split.labels, self.classes)
+        scores = score_classes(log_probabilities, split.labels, self.classes, split.names)
         metrics = {"accuracy": scores.accuracy, "cross-entropy": scores.cross_entropy}
         # Of equal accuracy, the lower cross-entropy is the better one.
         score = scores.accuracy - 1e-9 * min(scores.cross_entropy, 1e6)
@@ -190,8 +190,7 @@ class ClassifyTask:
         with self._sampling(samples):
             if data is None:
                 own = self.images.split(split)
-                names = [f"{split}:{number} {name}" for number, name in enumerate(own.names)]
-                scores = score_classes(self._judge(split), own.labels, self.classes, names)
+                scores = score_classes(self._judge(split), own.labels, self.classes, own.names)
             else:
                 scores = self._judge_files(Path(data), skip_bad)
             return replace(scores, paths=getattr(self.model, "samples", 1))

@@ -74,11 +74,11 @@ def test_the_most_frequent_mistakes_come_first():
 
 def test_mistakes_are_listed_the_surest_first():
     shares = np.array([[0.4, 0.6, 0.0], [0.9, 0.05, 0.05], [0.1, 0.2, 0.7], [0.05, 0.8, 0.15]]) + 1e-9
-    scores = score_classes(np.log(shares), np.array([0, 0, 2, 2]), ["cat", "dog", "bird"], ["a", "b", "c", "d"])
+    scores = score_classes(np.log(shares), np.array([0, 0, 2, 2]), ["cat", "dog", "bird"], ["a", "b", "c", "d\te"])
     assert [line.split("\t") for line in scores.mistake_lines()] == [
-        ["image", "truth", "taken for", "probability", "of the truth"],
-        ["d", "bird", "dog", "0.8000", "0.1500"],
-        ["a", "cat", "dog", "0.6000", "0.4000"],
+        ["number", "file", "truth", "taken for", "probability", "of the truth"],
+        ["3", "d e", "bird", "dog", "0.8000", "0.1500"],
+        ["0", "a", "cat", "dog", "0.6000", "0.4000"],
     ]
 
 

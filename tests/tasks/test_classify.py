@@ -323,9 +323,9 @@ def test_other_images_are_judged_as_held_out_ones_are(tmp_path):
     assert others.confusion == own.confusion
     assert own.mistakes
     surest = own.mistakes[0]
-    assert held_out.labels[surest.image] == run.task.classes.index(surest.truth)
-    assert own.names[surest.image] == f"test:{surest.image} {held_out.names[surest.image]}"
-    assert others.mistake_lines()[1].startswith(f"{surest.truth}/")
+    assert held_out.labels[surest.number] == run.task.classes.index(surest.truth)
+    assert surest.name == held_out.names[surest.number]
+    assert others.mistakes[0].name.startswith(f"{surest.truth}/")
     (tmp_path / "others" / "3" / "torn.png").write_bytes(b"no picture")
     with pytest.raises(UserError, match=r"torn\.png is not a picture .*--skip-bad leaves such images out"):
         run.evaluate(data=tmp_path / "others")
