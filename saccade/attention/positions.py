@@ -190,7 +190,8 @@ class Around2d(nn.Module):
     """Every head looks around a place of its own: -α_h ‖offset of the key from the query - Δ_h‖² is added to its scores (Cordonnier 2020).
 
     α and Δ are learned. The heads start spread out, `spacing` cells apart in rows and columns, as the weights of a convolution are: equal
-    heads that see everything would have to be told apart first (d'Ascoli 2021). One head starts on its own cell.
+    heads that see everything would have to be told apart first (d'Ascoli 2021). One head starts on its own cell; of many, the outer ones
+    start beyond the edges of a small grid. A head whose α falls below 0 looks away from its place.
     """
 
     def __init__(self, heads: int, spacing: float = 3.0, sharpness: float = 0.25):
