@@ -1,13 +1,13 @@
-"""A small convolutional network, and the same with attention in place of its large dense layer.
+"""A small convolutional network, with or without attention before its dense layer.
 
     trunk       conv 32, pool, conv 64, pool, conv 192:   (C, 32, 32) -> 8 × 8 cells of 192 features
-    plain       class ~ softmax(V relu(W [all cells]))
-    attentive   x = cells + positions;  x ← x + self-attention(norm(x));  x ← x + feed-forward(norm(x));  class ~ softmax(V means(norm(x)))
-    means       of each of `regions` × `regions` parts of the grid, side by side
-    spread      every head of the self-attention starts by looking around a place of its own
+    attention   x = cells + positions;  x ← norm(x + self-attention(norm(x)))
+    read        every cell, or the mean of each of `regions` × `regions` parts of the grid, side by side
+    class ~ softmax(V relu(W [what is read]))
 
-Every convolution is 3 × 3 with batch norm and ReLU. A dense layer over all cells has weights for each of them; attention has the same for
-all, so it reads the grid with a fifth of the parameters (Vaswani 2017 for the layer).
+Every convolution is 3 × 3 with batch norm and ReLU. A dense layer over all cells has weights for each of them, most of the network's. Once
+attention has brought together what belongs together (Vaswani 2017 for the layer), means are enough: a fifth of the parameters. With
+`spread` every head starts by looking around a place of its own.
 
 Axis legend: B batch, R rows and S columns of cells, D features.
 """
@@ -24,9 +24,7 @@ from saccade.data.image_shape import ImageShape
 from saccade.errors import UserError
 from saccade.layers.convolution import ConvolutionBlock, PoolingBlock, channels_last
 from saccade.layers.dropout import Dropout
-from saccade.layers.feed_forward import feed_forward
 from saccade.layers.patches import LearnedPositions
-from saccade.layers.stochastic_depth import DeepEncoderLayer
 
 Width = Annotated[int, Field(ge=1)]
 
@@ -38,17 +36,19 @@ class Config(BaseConfig):
     attention: Literal["none", "self"] = "self"
     heads: int = Field(4, ge=1, description="of the self-attention")
     spread: bool = Field(False, description="let every head start by looking around a place of its own")
-    regions: int = Field(
-        1, ge=1, description="parts on a side of the grid whose means the last layer after attention reads"
+    regions: int | None = Field(
+        None,
+        ge=1,
+        description="of the grid, on a side: the dense layer reads the mean of each; every cell unless given",
     )
-    hidden: int = Field(512, ge=1, description="units of the dense layer, or of the feed-forward layer after attention")
+    hidden: int = Field(192, ge=1, description="units of the dense layer")
     dropout: float = Field(0.1, ge=0, lt=1, description="of what the last layer reads")
 
     @model_validator(mode="after")
     def _heads_divide_width(self) -> "Config":
         if self.attention == "none":
-            self._refuse_unused("attention=self", "spread", "regions")
-        if self.attention == "self" and self.widths[-1] % self.heads:
+            self._refuse_unused("attention=self", "spread")
+        elif self.widths[-1] % self.heads:
             raise ValueError(f"the last width {self.widths[-1]} must be a multiple of {self.heads} heads")
         return self
 
@@ -67,61 +67,60 @@ class Trunk(nn.Sequential):
         return super().forward(channels_last(images))
 
 
-class PlainCnn(nn.Module):
-    """The dense layer knows one image size, the one it was built for."""
+class CellAttention(nn.Module):
+    """Self-attention over the cells of a grid: (B, D, R, S) -> (B, D, R, S). On a grid of another size positions are interpolated."""
+
+    def __init__(self, width: int, heads: int, spread: bool, rows: int, columns: int):
+        super().__init__()
+        self.positions = LearnedPositions(width, rows, columns)
+        self.around = Around2d(heads) if spread else None
+        self.norm = nn.LayerNorm(width)
+        self.attention = MultiHead(width, heads)
+        nn.init.zeros_(
+            self.attention.output.weight
+        )  # starts as the network without attention, and need not unlearn chance
+        self.last_norm = nn.LayerNorm(width)
+
+    def forward(self, cells: Tensor) -> Tensor:
+        grid = cells.shape[2:]
+        bias = None if self.around is None else self.around(*grid)
+        x = cells.flatten(2).transpose(1, 2) + self.positions(*grid)  # (B, D, R, S) -> (B, R S, D)
+        x = self.last_norm(x + self.attention(self.norm(x), bias=bias).context)
+        return x.transpose(1, 2).unflatten(2, grid)
+
+
+class Cnn(nn.Module):
+    """Reads images of the size it was built for; with `regions` those of any size."""
 
     def __init__(self, config: Config, image: ImageShape, classes: int):
         super().__init__()
-        self.image = image
+        self.image, width = image, config.widths[-1]
         self.trunk = Trunk(image.channels, config.widths)
         rows, columns = self.trunk.grid(image.rows, image.columns)
+        has_attention = config.attention == "self"
+        self.over_cells = (
+            CellAttention(width, config.heads, config.spread, rows, columns) if has_attention else nn.Identity()
+        )
+        self.means = nn.Identity() if config.regions is None else nn.AdaptiveAvgPool2d(config.regions)
+        read = rows * columns if config.regions is None else config.regions**2
         self.dense = nn.Sequential(
-            nn.Flatten(),
-            nn.Linear(rows * columns * config.widths[-1], config.hidden),
-            nn.ReLU(),
-            Dropout(config.dropout),
+            nn.Flatten(), nn.Linear(read * width, config.hidden), nn.ReLU(), Dropout(config.dropout)
         )
         self.output = nn.Linear(config.hidden, classes)
 
     def forward(self, images: Tensor) -> Tensor:
-        if images.shape[2:] != (self.image.rows, self.image.columns):
+        if isinstance(self.means, nn.Identity) and images.shape[2:] != (self.image.rows, self.image.columns):
             raise UserError(
                 f"an image of {images.shape[2]} × {images.shape[3]} pixels was given to a network whose dense layer reads "
-                f"{self.image.rows} × {self.image.columns}: resize it, or train with model.attention = self, which reads any size"
+                f"{self.image.rows} × {self.image.columns}: resize it, or train with model.regions = 4, which reads any size"
             )
-        return self.output(self.dense(self.trunk(images)))
-
-
-class AttentiveCnn(nn.Module):
-    """Built for images of one size; for another, the positions are interpolated and the regions grow with it."""
-
-    def __init__(self, config: Config, image: ImageShape, classes: int):
-        super().__init__()
-        width = config.widths[-1]
-        self.trunk = Trunk(image.channels, config.widths)
-        self.positions = LearnedPositions(width, *self.trunk.grid(image.rows, image.columns))
-        self.around = Around2d(config.heads) if config.spread else None
-        self.layer = DeepEncoderLayer(
-            MultiHead(width, config.heads), feed_forward(width, config.hidden, "relu", dropout=0.0), dropout=0.0
-        )
-        self.norm = nn.LayerNorm(width)
-        self.dropout = Dropout(config.dropout)
-        self.means = nn.AdaptiveAvgPool2d(config.regions)
-        self.output = nn.Linear(width * config.regions**2, classes)
-
-    def forward(self, images: Tensor) -> Tensor:
-        cells = self.trunk(images).permute(0, 2, 3, 1)  # (B, D, R, S) -> (B, R, S, D)
-        grid = cells.shape[1:3]
-        bias = None if self.around is None else self.around(*grid)
-        x = self.layer(cells.flatten(1, 2) + self.positions(*grid), bias=bias)
-        cells = self.norm(x).unflatten(1, grid).permute(0, 3, 1, 2)  # (B, R S, D) -> (B, D, R, S)
-        return self.output(self.dropout(self.means(cells).flatten(1)))
+        return self.output(self.dense(self.means(self.over_cells(self.trunk(images)))))
 
     def attention_axes(self, name: str, rows: int, columns: int) -> tuple[Axis, Axis]:
-        """The one attention is "layer.self_attention", from cells to cells."""
+        """The one attention is "over_cells.attention", from cells to cells."""
         grid = Grid(*self.trunk.grid(rows, columns), cell=4)
         return grid, grid
 
 
-def build(config: Config, image: ImageShape, classes: int) -> PlainCnn | AttentiveCnn:
-    return (PlainCnn if config.attention == "none" else AttentiveCnn)(config, image, classes)
+def build(config: Config, image: ImageShape, classes: int) -> Cnn:
+    return Cnn(config, image, classes)

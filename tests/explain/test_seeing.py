@@ -60,7 +60,7 @@ def test_a_pixel_looks_from_the_cell_that_it_lies_in(tmp_path, pixel, cell):
     (attention,) = look(task, picture, pixel)
     row, column = cell
     np.testing.assert_allclose(
-        attention.weights[:, 0], recorded(task, picture)["layer.self_attention"][:, row * 6 + column], atol=1e-5
+        attention.weights[:, 0], recorded(task, picture)["over_cells.attention"][:, row * 6 + column], atol=1e-5
     )
     assert attention.queries == Tokens((f"row {row} column {column}",))
 
@@ -69,7 +69,7 @@ def test_without_a_pixel_a_model_that_reads_the_mean_of_its_cells_looks_from_all
     task, picture = a_task(tmp_path, "cnn"), a_picture()
     (attention,) = look(task, picture)
     np.testing.assert_allclose(
-        attention.weights[:, 0], recorded(task, picture)["layer.self_attention"].mean(1), atol=1e-5
+        attention.weights[:, 0], recorded(task, picture)["over_cells.attention"].mean(1), atol=1e-5
     )
     assert attention.queries == Tokens(("the average cell",))
 

@@ -18,7 +18,7 @@ SMALL_RESNET = {"blocks": 1, "widths": (8, 8, 16), "heads": 2, "neighbourhood": 
 VARIANTS = {
     "cnn": [
         {"widths": (8, 8, 16), "hidden": 32, "heads": 1},
-        {"widths": (8, 8, 16), "hidden": 32, "heads": 4, "dropout": 0.0},
+        {"widths": (8, 8, 16), "hidden": 32, "heads": 4, "spread": True, "regions": 2, "dropout": 0.0},
         {"widths": (8, 8, 16), "hidden": 32, "attention": "none"},
     ],
     "resnet": [SMALL_RESNET | {"attention": attention} for attention in ("none", "after-stem", "all")],
