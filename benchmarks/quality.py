@@ -12,6 +12,7 @@ and one without `--contenders` gathers what was measured apart. That one writes 
 """
 
 import argparse
+import fcntl
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,7 +24,7 @@ import torch
 from sacrebleu.metrics.bleu import BLEU
 
 from benchmarks import report
-from benchmarks.measure import write_json
+from benchmarks.measure import machine, write_json
 from benchmarks.translators import PlainTraining, marian, smoothed
 from saccade import config as configs
 from saccade.data.batching import PairBatch, collate
@@ -39,8 +40,9 @@ from saccade.training.world import World
 
 MARKS = (30.0, 34.0, 37.0)
 GOAL = 2.0  # times sooner at 34
+SENTENCES = 1000  # all of test_2016_flickr
 BUDGETS = {report.OURS: (6.0, 10.0, 16.0), "Hugging Face": (12.0, 20.0, 32.0)}
-CHANGES = ("data.lowercase=false", "train.precision=fp32", "model.norm=post", "model.initial=small", "train.warmup=800")
+CHANGES = ("data.lowercase=false", "train.precision=fp32", "model.norm=post", "model.initial=small")
 QUARTERS = 4  # of a training, each ended by a judgement
 RECIPE = "multi30k-en-de-transformer"
 STEPS = 1_000_000  # the minutes end the training, not the updates
@@ -116,9 +118,11 @@ CONTENDERS: dict[str, Callable[[TranslationTask, float], Any]] = {report.OURS: O
 
 
 def main() -> None:
-    parser = report.parser(__doc__.splitlines()[0])
+    parser = report.parser(__doc__.splitlines()[0], rounds=False)
     parser.add_argument("--share", type=float, default=1.0, help="of every budget, for a first look")
-    parser.add_argument("--sentences", type=int, default=1000, help="of test_2016 that are translated")
+    parser.add_argument(
+        "--sentences", type=int, default=SENTENCES, help="of test_2016 that are translated, for a first look"
+    )
     parser.add_argument("--contenders", nargs="+", choices=list(CONTENDERS), default=list(CONTENDERS))
     parser.add_argument("--out", type=Path, default=Path("runs/quality"))
     options = report.settle(parser.parse_args())
@@ -129,10 +133,9 @@ def main() -> None:
     ends = {name: [curve[-1] for curve in by_budget.values()] for name, by_budget in curves.items()}
     rows = [row(name, of_budgets) for name, of_budgets in ends.items()]
     report.show(rows)
-    if set(ends) == set(CONTENDERS) and options.share == 1:
+    if set(ends) == set(CONTENDERS) and options.share == 1 and options.sentences == SENTENCES:
         named = {f"times sooner at {mark:.0f}": times_sooner(mark, ends) for mark in MARKS}
-        sentences = options.sentences
-        report.keep("quality", options, goal=GOAL, sentences=sentences, curves=curves, contenders=rows, **named)
+        report.keep("quality", options, goal=GOAL, curves=curves, contenders=rows, **named)
 
 
 def run(name: str, minutes: float, options: argparse.Namespace) -> list[dict[str, float]]:
@@ -140,7 +143,8 @@ def run(name: str, minutes: float, options: argparse.Namespace) -> list[dict[str
     task = prepared(options.out / "data")
     contender = CONTENDERS[name](task, minutes)
     place = options.out / f"{name.replace(' ', '-').lower()}-{minutes:g}"
-    conditions = {"recipe": task.recipe.model_dump(mode="json"), "sentences": options.sentences, "busy": options.busy}
+    conditions = {"recipe": task.recipe.model_dump(mode="json"), "machine": machine(), "busy": options.busy}
+    conditions["sentences"] = options.sentences
     curve, updates = restored(contender, place, conditions)
     seconds = 60 * curve[-1]["minutes"] if curve else 0.0
     clock = time.process_time if options.busy else time.monotonic
@@ -162,13 +166,15 @@ def run(name: str, minutes: float, options: argparse.Namespace) -> list[dict[str
 
 
 def prepared(directory: Path) -> TranslationTask:
-    """Both learn from the same tokenised corpus; made once. Cased, because cased BLEU is the measure."""
-    run_directory = RunDirectory(directory)
-    new = not run_directory.config.exists()
-    recipe = configs.load(RECIPE, list(CHANGES))
-    if not new and configs.load(run_directory.config) != recipe:
-        raise SystemExit(f"{directory} was made for other settings: remove {directory.parent}, or give another --out")
-    task = open_task(recipe, run_directory, Reporter(quiet=True), World(), new)
+    """Both learn from the same tokenised corpus; made once, while others wait. Cased, because cased BLEU is the measure."""
+    recipe, run_directory = configs.load(RECIPE, list(CHANGES)), RunDirectory(directory)
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with (directory.parent / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        new = not run_directory.config.exists()
+        if not new and configs.load(run_directory.config) != recipe:
+            raise SystemExit(f"{directory} was made for other settings: give another --out")
+        task = open_task(recipe, run_directory, Reporter(quiet=True), World(), new)
     assert isinstance(task, TranslationTask)
     return task
 
@@ -202,8 +208,11 @@ def restored(contender: Any, place: Path, conditions: dict[str, Any]) -> tuple[l
     if not (place / "curve.json").exists():
         return [], 0
     kept = json.loads((place / "curve.json").read_text(encoding="utf-8"))
-    if kept["conditions"] != conditions:
-        raise SystemExit(f"{place} was measured under other conditions: remove it, or give another --out")
+    others = [name for name in conditions if kept["conditions"][name] != conditions[name]]
+    if others:
+        raise SystemExit(
+            f"{place} was measured with another {' and '.join(others)}: measure as then, or give another --out"
+        )
     tensors = load_file(place / "state.safetensors")
     put_tensors(contender.model, _under("model.", tensors), "the saved state")
     names = {parameter: name for name, parameter in contender.model.named_parameters()}
@@ -223,14 +232,16 @@ def _under(prefix: str, tensors: dict[str, torch.Tensor]) -> dict[str, torch.Ten
 
 def row(name: str, budgets: Sequence[dict[str, float]]) -> dict[str, Any]:
     """BLEU after each budget, and the minutes that each mark takes."""
-    ends = {f"BLEU after {end['minutes']:.0f} minutes": end["BLEU"] for end in budgets}
+    ends = {f"BLEU after {end['minutes']:.1f} minutes": end["BLEU"] for end in budgets}
     return {"contender": name, **ends, **{f"minutes to {mark:.0f}": _in_words(mark, budgets) for mark in MARKS}}
 
 
 def minutes_to(mark: float, budgets: Sequence[dict[str, float]]) -> float | None:
-    """Between the two budgets around the mark; None where all are on one side of it."""
+    """Between the first budget that reaches the mark and the one before; None where none or already the smallest does."""
     for less, more in pairwise(sorted(budgets, key=lambda end: end["minutes"])):
-        if less["BLEU"] <= mark <= more["BLEU"] and less["BLEU"] < more["BLEU"]:
+        if less["BLEU"] >= mark:
+            return None if less["BLEU"] > mark else float(less["minutes"])
+        if mark <= more["BLEU"]:
             share = (mark - less["BLEU"]) / (more["BLEU"] - less["BLEU"])
             return float(less["minutes"] * (more["minutes"] / less["minutes"]) ** share)
     return None

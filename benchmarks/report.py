@@ -13,16 +13,17 @@ from benchmarks.measure import RESULTS, machine, table, times_faster, write_json
 OURS = "saccade"
 
 
-def parser(description: str) -> argparse.ArgumentParser:
-    """With the options that all of them have."""
+def parser(description: str, rounds: bool = True) -> argparse.ArgumentParser:
+    """With the options that all of them have, or all that measure in rounds."""
     options = argparse.ArgumentParser(description=description)
-    options.add_argument("--quick", action="store_true", help="fewer rounds and shorter work: a first look")
     options.add_argument("--threads", type=int, default=1, help="threads of every contender (1 unless given)")
-    options.add_argument("--repeats", type=int, help="rounds (7, or 3 with --quick)")
     options.add_argument(
         "--busy", action="store_true", help="count processor time, not wall time: for one thread on a busy machine"
     )
-    options.add_argument("--without-memory", action="store_true", help="measure no memory: it takes a process each")
+    if rounds:
+        options.add_argument("--quick", action="store_true", help="fewer rounds and shorter work: a first look")
+        options.add_argument("--repeats", type=int, help="rounds (7, or 3 with --quick)")
+        options.add_argument("--without-memory", action="store_true", help="measure no memory: it takes a process each")
     return options
 
 
@@ -30,7 +31,8 @@ def settle(options: argparse.Namespace) -> argparse.Namespace:
     """The options with what follows from them; torch gets its threads."""
     if options.busy and options.threads > 1:
         raise SystemExit("--busy adds up the time of all threads, waiting ones too: give --threads 1, or leave it out")
-    options.repeats = options.repeats or (3 if options.quick else 7)
+    if "repeats" in options:
+        options.repeats = options.repeats or (3 if options.quick else 7)
     torch.set_num_threads(options.threads)
     return options
 
@@ -57,9 +59,8 @@ def keep(name: str, options: argparse.Namespace, **content: Any) -> None:
     measured = {
         "machine": machine(),
         "threads": options.threads,
-        "repeats": options.repeats,
         "clock": "processor" if options.busy else "wall",
-        "quick": options.quick,
+        **{name: value for name, value in vars(options).items() if name in ("repeats", "quick")},
     }
     write_json(RESULTS / f"{name}.json", {**measured, **content})
 

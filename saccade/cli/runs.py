@@ -180,6 +180,7 @@ def evaluate(
 ) -> None:
     """Measure a run on examples it has not seen."""
     import saccade as library
+    from saccade.explain.confusion import require_picture
 
     if data is not None and split == "valid":
         raise ConfigError("--data names other images and --split the run's own: leave one of them out")
@@ -199,7 +200,9 @@ def evaluate(
     loaded = library.load(run)
     for option, path in (("--confusion", confusion), ("--mistakes", mistakes)):
         if path is not None and loaded.recipe.task != "classify":
-            raise UserError(f"{option} is for runs that tell classes apart, and {run} does not: leave {option} out")
+            raise ConfigError(f"{option} is for runs that tell classes apart, and {run} does not: leave {option} out")
+    if confusion is not None:
+        require_picture(confusion)
     scores: Any = loaded.evaluate(split, **settings)
     if as_json:
         print_json(scores.to_dict())

@@ -29,14 +29,20 @@ _NUMBERS = 30  # classes up to which every cell has its number written in it
 def save(scores: ClassScores, path: str | Path, title: str = "") -> None:
     """Write as .png or .svg. Missing directories are made."""
     path = Path(path)
-    ending = path.suffix.lower()
-    if ending not in (".png", ".svg"):
-        raise UserError(f"Cannot write {str(path)!r}: the name must end in .png or .svg.")
+    ending = require_picture(path)
     figure = draw(scores, title)
     more: dict[str, Any] = {"dpi": 160} if ending == ".png" else {"metadata": {"Date": None}}
     content = printed(figure, format=ending[1:], **more)
     with replacing(path) as aside:
         aside.write_bytes(content)
+
+
+def require_picture(path: Path) -> str:
+    """The ending of a name that a matrix can be drawn under."""
+    ending = path.suffix.lower()
+    if ending not in (".png", ".svg"):
+        raise UserError(f"Cannot write {str(path)!r}: the name must end in .png or .svg.")
+    return ending
 
 
 def draw(scores: ClassScores, title: str = "") -> "Figure":

@@ -5,9 +5,9 @@
     read        every cell, or the mean of each of `regions` × `regions` parts of the grid, side by side
     class ~ softmax(V relu(W [what is read]))
 
-Every convolution is 3 × 3 with batch norm and ReLU. A dense layer over all cells has weights for each of them, most of the network's. Once
-attention has brought together what belongs together (Vaswani 2017 for the layer), means are enough: a fifth of the parameters. With
-`spread` every head starts by looking around a place of its own.
+Every convolution is 3 × 3 with batch norm and ReLU. A dense layer over all cells has weights for each of them, most of the network's; over
+means of regions it needs a quarter or less. The self-attention is that of Vaswani 2017; with `spread` every head starts by looking around a
+place of its own.
 
 Axis legend: B batch, R rows and S columns of cells, D features.
 """
@@ -46,9 +46,7 @@ class Config(BaseConfig):
 
     @model_validator(mode="after")
     def _heads_divide_width(self) -> "Config":
-        if self.attention == "none":
-            self._refuse_unused("attention=self", "spread")
-        elif self.widths[-1] % self.heads:
+        if self.attention == "self" and self.widths[-1] % self.heads:
             raise ValueError(f"the last width {self.widths[-1]} must be a multiple of {self.heads} heads")
         return self
 
@@ -76,9 +74,7 @@ class CellAttention(nn.Module):
         self.around = Around2d(heads) if spread else None
         self.norm = nn.LayerNorm(width)
         self.attention = MultiHead(width, heads)
-        nn.init.zeros_(
-            self.attention.output.weight
-        )  # starts as the network without attention, and need not unlearn chance
+        nn.init.zeros_(self.attention.output.weight)  # at first every cell stays what it was
         self.last_norm = nn.LayerNorm(width)
 
     def forward(self, cells: Tensor) -> Tensor:
@@ -97,6 +93,11 @@ class Cnn(nn.Module):
         self.image, width = image, config.widths[-1]
         self.trunk = Trunk(image.channels, config.widths)
         rows, columns = self.trunk.grid(image.rows, image.columns)
+        if config.regions is not None and config.regions > min(rows, columns):
+            raise UserError(
+                f"model.regions = {config.regions}, and images of {image.rows} × {image.columns} pixels give {rows} × {columns} cells: "
+                f"choose {min(rows, columns)} or less"
+            )
         has_attention = config.attention == "self"
         self.over_cells = (
             CellAttention(width, config.heads, config.spread, rows, columns) if has_attention else nn.Identity()

@@ -4,7 +4,8 @@
     block   x ← relu(norm(3 × 3(relu(norm(3 × 3(x))))) + shortcut(x))         three stages; each starts with half the rows and columns
     class ~ softmax(V mean(x))
 
-With `bottleneck` a block is 1 × 1 to a quarter of the channels, 3 × 3 there, 1 × 1 back, each with norm, as in ResNet-50 (section 4.1).
+With `bottleneck` a block is 1 × 1 to a quarter of the channels, 3 × 3 there (with the stride, if any), 1 × 1 back, each with norm, as in
+ResNet-50 (section 4.1), and the stem has a quarter of the first stage's channels.
 
 The shortcut has no parameters: where a stage starts it takes every second pixel and fills new channels with zeros. Three blocks a stage and
 widths 16, 32, 64 are the paper's ResNet-20. With `attention: after-stem` every 3 × 3 of the blocks is local self-attention over the k × k
@@ -34,7 +35,9 @@ Mix = Callable[[int, int, int], nn.Module]  # a 3 × 3 of so many channels in an
 class Config(BaseConfig):
     kind: ClassVar[str] = "image-classes"
 
-    blocks: int = Field(3, ge=1, description="of each of the three stages; 3 is ResNet-20, 9 is ResNet-56")
+    blocks: int = Field(
+        3, ge=1, description="of each of the three stages; without bottlenecks 3 is ResNet-20, 9 is ResNet-56"
+    )
     widths: tuple[Width, Width, Width] = Field((16, 32, 64), description="channels of each stage")
     attention: Literal["none", "after-stem", "all"] = Field("none", description="which convolutions become attention")
     stem_pool: bool = Field(False, description="half the rows and columns already after the stem: four times cheaper")

@@ -5,6 +5,7 @@ F1 = 2 · precision · recall / (precision + recall). The class mean of F1 ("mac
 that neither occurs nor is ever predicted is left out of it, as in scikit-learn.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -86,7 +87,7 @@ class ClassScores:
         """Every mistake, tab-separated under a line of headings; `saccade look RUN test:7` draws number 7 of a run's test set."""
         lines = ["number\tfile\ttruth\ttaken for\tprobability\tof the truth"]
         for each in self.mistakes:
-            words = (" ".join(text.split()) for text in (each.name, each.truth, each.taken_for))
+            words = (re.sub(r"[\t\r\n]", " ", text) for text in (each.name, each.truth, each.taken_for))
             shares = (f"{share:.4f}" for share in (each.probability, each.of_truth))
             lines.append("\t".join([str(each.number), *words, *shares]))
         return lines

@@ -77,6 +77,7 @@ def test_the_time_to_a_mark_lies_between_the_budgets_around_it():
     assert quality.minutes_to(32.0, ends) == pytest.approx(8.0)
     assert quality.minutes_to(37.0, ends) is None
     assert quality.minutes_to(30.0, ends) is None
+    assert quality.minutes_to(34.0, [{"minutes": 4.0, "BLEU": 35.0}, {"minutes": 6.0, "BLEU": 33.0}, *ends]) is None
     shown = quality.row("saccade", ends)
     assert [shown[f"minutes to {mark}"] for mark in (30, 37)] == ["under 8", "over 32"]
     assert quality.times_sooner(

@@ -20,8 +20,14 @@ from .readme import program_of
 FEW = ["train.steps=2", "train.validate_every=2", "train.threads=1", "train.warmup=0", "train.precision=fp32"]
 MODELS = {
     "vit": ["model.layers=1", "model.width=16", "model.heads=2"],
-    "cnn": ["model.widths=[4,4,8]", "model.hidden=8", "model.heads=2", "model.spread=true"],
-    "resnet": ["model.blocks=1", "model.widths=[8,8,8]", "model.heads=2", "model.attention=after-stem"],
+    "cnn": ["model.widths=[4,4,8]", "model.hidden=8", "model.heads=2", "model.spread=true", "model.regions=2"],
+    "resnet": [
+        "model.blocks=1",
+        "model.widths=[16,16,16]",
+        "model.bottleneck=true",
+        "model.heads=2",
+        "model.attention=after-stem",
+    ],
     "swin": ["model.width=8", "model.layers=[1,2]", "model.heads=[1,2]", "model.window=2"],
 }
 

@@ -111,6 +111,13 @@ def test_spread_heads_start_by_looking_to_different_sides():
     assert (columns[1] > own)[inner].all()
 
 
+def test_there_are_no_more_regions_than_cells():
+    with pytest.raises(
+        UserError, match=r"model\.regions = 9, and images of 32 × 32 pixels give 8 × 8 cells: choose 8 or less"
+    ):
+        small(regions=9)
+
+
 def test_heads_must_share_the_width():
     with pytest.raises(ValidationError, match="multiple of 5 heads"):
         Config(heads=5)
