@@ -4,7 +4,8 @@
 
 The first half of every head's channels of r is the embedding of the row offset a-i, the second half that of the column offset b-j, so
 q · r is a row logit plus a column logit. Pixels outside the image get no weight. Heads split the output channels; the projections see
-all input channels.
+all input channels. With `spread` a head also prefers places whatever its query: a learned number for each row offset and each column
+offset is added, which starts as -‖offset - Δ_h‖², so that every head h starts by looking around a place Δ_h of its own (Cordonnier 2020).
 
 How it is computed. With pixels laid out in one flat line, "the neighbour at offset (a-i, b-j)" is, for all pixels at once, the same
 line read from another start: a view, never a copy. So both sums of the equation run over whole lines, k² of them, and the k² copies of
@@ -23,7 +24,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from saccade.attention.positions import position_table
+from saccade.attention.positions import places_around, position_table
 from saccade.attention.recording import is_watched, record
 
 # Numbers in work at a time on one processor core: weights, query and value of one step of the loop, about what its cache holds.
@@ -39,7 +40,14 @@ class LocalSelfAttention2d(nn.Module):
     """
 
     def __init__(
-        self, in_channels: int, out_channels: int, kernel_size: int, heads: int, stride: int = 1, bias: bool = False
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int,
+        heads: int,
+        stride: int = 1,
+        bias: bool = False,
+        spread: bool = False,
     ):
         super().__init__()
         _check(out_channels, kernel_size, heads, stride)
@@ -50,6 +58,9 @@ class LocalSelfAttention2d(nn.Module):
         half = out_channels // heads // 2
         self.row_embedding = position_table(torch.empty(heads, kernel_size, half))
         self.column_embedding = position_table(torch.empty(heads, kernel_size, half))
+        self.row_preference, self.column_preference = (
+            position_table(torch.empty(heads, kernel_size)) if spread else None for _ in range(2)
+        )
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -57,6 +68,11 @@ class LocalSelfAttention2d(nn.Module):
             projection.reset_parameters()
         for embedding in (self.row_embedding, self.column_embedding):
             nn.init.normal_(embedding, std=(2 * embedding.shape[-1]) ** -0.5)
+        offsets, places = torch.arange(self.kernel_size) - self.kernel_size // 2, places_around(self.heads)
+        for preference, place in zip((self.row_preference, self.column_preference), places.T, strict=True):
+            if preference is not None:
+                with torch.no_grad():
+                    preference.copy_(-(offsets - place[:, None]).square())
 
     def forward(self, image: Tensor) -> Tensor:
         query, key, value = self.query(image), self.key(image), self.value(image)
@@ -74,11 +90,15 @@ class LocalSelfAttention2d(nn.Module):
         return context.reshape(query.shape).to(query.dtype)
 
     def _relative_logits(self, query: Tensor, grid: "_Grid") -> tuple[Tensor, Tensor]:
-        """q · r of the row offsets and of the column offsets, each (N, k, P); far below any score where that leads off the image."""
+        """q · r of the row offsets and of the column offsets and what a head prefers, each (N, k, P); far below any score where that leads
+        off the image."""
         by_row, by_column = query.unflatten(0, (-1, self.heads)).chunk(2, dim=2)  # (B, H, D/2, P) each
         visible_rows, visible_columns = grid.visible(query.device)
         rows = self.row_embedding.to(query.dtype) @ by_row + _penalty(visible_rows, query.dtype)
         columns = self.column_embedding.to(query.dtype) @ by_column + _penalty(visible_columns, query.dtype)
+        if self.row_preference is not None and self.column_preference is not None:
+            rows = rows + self.row_preference.to(query.dtype)[:, :, None]
+            columns = columns + self.column_preference.to(query.dtype)[:, :, None]
         return rows.flatten(0, 1), columns.flatten(0, 1)
 
     def extra_repr(self) -> str:

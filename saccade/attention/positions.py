@@ -196,10 +196,7 @@ class Around2d(nn.Module):
 
     def __init__(self, heads: int, spacing: float = 3.0, sharpness: float = 0.25):
         super().__init__()
-        rows = max(rows for rows in range(1, math.isqrt(heads) + 1) if heads % rows == 0)
-        columns = heads // rows
-        places = torch.cartesian_prod(*(torch.arange(n) - (n - 1) / 2 for n in (rows, columns)))
-        self.centre = position_table(spacing * places)  # (H, 2)
+        self.centre = position_table(spacing * places_around(heads))  # (H, 2)
         self.sharpness = position_table(torch.full((heads,), sharpness))
 
     def forward(self, rows: int, columns: int) -> Tensor:
@@ -212,6 +209,12 @@ class Around2d(nn.Module):
         down, right = squares[0][:, :, None, :, None], squares[1][:, None, :, None, :]
         distance = (down + right).flatten(3).flatten(1, 2)  # (H, R, S, R, S) -> (H, Q, K)
         return -self.sharpness[:, None, None] * distance
+
+
+def places_around(heads: int) -> Tensor:
+    """Row and column of a place for each head, one apart, in a grid around (0, 0) as square as their number allows: (H, 2)."""
+    rows = max(rows for rows in range(1, math.isqrt(heads) + 1) if heads % rows == 0)
+    return torch.cartesian_prod(*(torch.arange(n) - (n - 1) / 2 for n in (rows, heads // rows)))
 
 
 def _offsets(length: int, device: torch.device, dtype: torch.dtype) -> Tensor:

@@ -44,6 +44,7 @@ class Config(BaseConfig):
     bottleneck: bool = Field(False, description="a block's 3 × 3 works on a quarter of its channels, between two 1 × 1")
     neighbourhood: int = Field(5, ge=1, description="of the attention: pixels on a side, an odd number")
     heads: int = Field(4, ge=1, description="of the attention")
+    spread: bool = Field(False, description="let every head start by looking around a place of its own")
 
     @model_validator(mode="after")
     def _attention_fits(self) -> "Config":
@@ -165,7 +166,9 @@ class ResNet(nn.Module):
 
 
 def _attention(config: Config, in_channels: int, out_channels: int, stride: int) -> LocalSelfAttention2d:
-    return LocalSelfAttention2d(in_channels, out_channels, config.neighbourhood, config.heads, stride)
+    return LocalSelfAttention2d(
+        in_channels, out_channels, config.neighbourhood, config.heads, stride, spread=config.spread
+    )
 
 
 def build(config: Config, image: ImageShape, classes: int) -> ResNet:

@@ -32,11 +32,11 @@ CASES = [
 
 
 def layer_and_image(
-    case: tuple[int, ...], dtype: torch.dtype, bias: bool = True
+    case: tuple[int, ...], dtype: torch.dtype, bias: bool = True, spread: bool = False
 ) -> tuple[LocalSelfAttention2d, Tensor]:
     height, width, kernel_size, heads, stride = case
     torch.manual_seed(0)
-    layer = LocalSelfAttention2d(6, 8, kernel_size, heads, stride=stride, bias=bias).to(dtype)
+    layer = LocalSelfAttention2d(6, 8, kernel_size, heads, stride=stride, bias=bias, spread=spread).to(dtype)
     return layer, torch.randn(3, 6, height, width, dtype=dtype)
 
 
@@ -91,6 +91,8 @@ def by_unfold(layer: LocalSelfAttention2d, image: Tensor) -> Tensor:
     by_column = layer.column_embedding.mT[:, :, None, :].expand(-1, -1, size, size)
     relative = torch.cat([by_row, by_column], dim=1).flatten(2)[None, ..., None]
     scores = (asks * (neighbours(layer.key(image)) + relative)).sum(2)
+    if layer.row_preference is not None:
+        scores = scores + (layer.row_preference[:, :, None] + layer.column_preference[:, None]).flatten(1)[..., None]
     visible = F.unfold(torch.ones_like(image[:1, :1]), size, padding=size // 2, stride=stride) > 0
     weights = scores.masked_fill(~visible[:, None], -torch.inf).softmax(2)
     return (weights.unsqueeze(2) * neighbours(layer.value(image))).sum(3).reshape(query.shape)
@@ -114,11 +116,12 @@ def test_output_and_weights_equal_the_equation_in_plain_loops(case: tuple[int, .
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-10), (torch.float32, 1e-5)])
+@pytest.mark.parametrize("spread", [False, True])
 @pytest.mark.parametrize("case", CASES)
 def test_output_and_all_gradients_equal_those_through_unfold(
-    case: tuple[int, ...], dtype: torch.dtype, tolerance: float
+    case: tuple[int, ...], spread: bool, dtype: torch.dtype, tolerance: float
 ) -> None:
-    layer, image = layer_and_image(case, dtype)
+    layer, image = layer_and_image(case, dtype, spread=spread)
     image.requires_grad_()
     output, expected = layer(image), by_unfold(layer, image)
     torch.testing.assert_close(output, expected, rtol=tolerance, atol=tolerance)
@@ -165,7 +168,7 @@ def test_more_images_than_fit_one_step_of_the_loop_agree_with_unfold() -> None:
 
 @pytest.mark.parametrize(("stride", "kernel_size"), [(1, 3), (2, 3), (1, 1)])
 def test_gradcheck_passes_for_the_image_and_every_parameter(stride: int, kernel_size: int) -> None:
-    layer, image = layer_and_image((4, 3, kernel_size, 2, stride), torch.float64)
+    layer, image = layer_and_image((4, 3, kernel_size, 2, stride), torch.float64, spread=True)
     names, values = zip(*layer.named_parameters(), strict=True)
 
     def run(picture: Tensor, *parameters: Tensor) -> Tensor:
@@ -303,6 +306,21 @@ def test_an_exported_layer_takes_any_batch_size_and_gives_the_same(stride: int) 
     program = torch.export.export(layer.eval(), (image,), dynamic_shapes={"image": {0: torch.export.Dim("batch")}})
     larger = torch.randn(7, 6, 6, 5)
     torch.testing.assert_close(program.module()(larger), layer(larger))
+
+
+@torch.no_grad()
+def test_nine_heads_that_only_prefer_places_are_a_convolution() -> None:
+    """As Cordonnier 2020 shows: head h does to its values what a 3 × 3 kernel does at one offset."""
+    torch.manual_seed(0)
+    layer = LocalSelfAttention2d(4, 18, 5, 9, spread=True).double()
+    torch.nn.init.zeros_(layer.query.weight)
+    layer.row_preference *= 200
+    layer.column_preference *= 200
+    image = torch.randn(2, 4, 7, 6).double()
+    kernel = torch.zeros(18, 4, 3, 3).double()
+    for head in range(9):
+        kernel[2 * head : 2 * head + 2, :, head // 3, head % 3] = layer.value.weight[2 * head : 2 * head + 2, :, 0, 0]
+    torch.testing.assert_close(layer(image)[:, :, 1:-1, 1:-1], F.conv2d(image, kernel), atol=1e-10, rtol=0)
 
 
 def test_forward_stores_nothing_and_the_state_has_stable_names() -> None:

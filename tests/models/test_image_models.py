@@ -25,7 +25,7 @@ VARIANTS = {
         SMALL_RESNET | {"attention": "none"},
         SMALL_RESNET | {"attention": "after-stem", "stem_pool": True},
         SMALL_RESNET | {"attention": "all"},
-        SMALL_RESNET | {"attention": "after-stem", "bottleneck": True, "widths": (16, 16, 32)},
+        SMALL_RESNET | {"attention": "after-stem", "bottleneck": True, "widths": (16, 16, 32), "spread": True},
     ],
     "vit": [
         SMALL_VIT,
