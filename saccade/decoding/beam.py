@@ -99,11 +99,14 @@ def beam_search(
     `longest` is the most tokens an output may have, eos included, for all or per sentence (B,).
     `observer` is told every candidate of every step, and the outcome.
     """
-    if config.coverage_penalty and not isinstance(stepper, TracksCoverage):
-        raise ConfigError(
-            f"coverage_penalty is {config.coverage_penalty}, but {type(stepper).__name__} does not track coverage: "
-            "set coverage_penalty to 0, or use a decoder whose state adds up its attention."
-        )
+    coverage = None
+    if config.coverage_penalty:
+        if not isinstance(stepper, TracksCoverage):
+            raise ConfigError(
+                f"coverage_penalty is {config.coverage_penalty}, but {type(stepper).__name__} does not track coverage: "
+                "set coverage_penalty to 0, or use a decoder whose state adds up its attention."
+            )
+        coverage = stepper.coverage
     constraints = Constraints.of(begin, eos, pad, longest, prefix)
     if len(begin) == 0:
         return []
@@ -114,8 +117,8 @@ def beam_search(
         length += 1
         logits, state = stepper.step(token, state)
         penalty = torch.zeros(len(logits), dtype=torch.float64)
-        if isinstance(stepper, TracksCoverage) and config.coverage_penalty:
-            penalty = config.coverage_penalty * coverage_term(stepper.coverage(state)).cpu().double()
+        if coverage is not None:
+            penalty = config.coverage_penalty * coverage_term(coverage(state)).cpu().double()
         rows = beam.advance(log_probs_of(logits), penalty, length)
         if len(rows) == 0:
             if observer is not None:

@@ -137,7 +137,7 @@ def _norm(norm: nn.Module) -> Arithmetic:
     if not isinstance(norm, nn.LayerNorm):
         return norm
     return partial(
-        F.layer_norm, normalized_shape=norm.normalized_shape, weight=norm.weight, bias=norm.bias, eps=norm.eps
+        torch.layer_norm, normalized_shape=norm.normalized_shape, weight=norm.weight, bias=norm.bias, eps=norm.eps
     )
 
 
