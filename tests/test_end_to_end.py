@@ -434,6 +434,8 @@ def test_a_runs_own_examples_have_names(tmp_path, tiny_settings, saccade):
     named, given = saccade("predict", str(path), "test:0"), saccade("predict", str(path), first)
     assert named.stdout == given.stdout
     assert named.returncode == 0
+    shown = saccade("look", str(path), "test:0", cwd=tmp_path)
+    assert f"test:0 is: {first[::-1]}" in shown.stderr  # digits, turned round
     far = saccade("look", str(path), "valid:99999", cwd=tmp_path)
     assert far.returncode == 1
     assert "valid:99999 was asked for: this run has valid:0 to valid:" in far.stderr
@@ -441,7 +443,7 @@ def test_a_runs_own_examples_have_names(tmp_path, tiny_settings, saccade):
 
 @pytest.mark.parametrize("kind", ["captions", "classes"])
 def test_a_runs_own_pictures_have_names(kind, tmp_path):
-    from saccade.tasks.held_out import example_or_itself
+    from saccade.tasks.held_out import example_or_itself, truth_of
 
     shapes = [
         "data.examples=20",
@@ -455,7 +457,10 @@ def test_a_runs_own_pictures_have_names(kind, tmp_path):
     run = library.load(train(recipe, changes, tmp_path / "run"))
     split = run.task.captions.test if kind == "captions" else run.task.images.test
     assert (example_or_itself(run.task, "test:3") == split.pixels[3].transpose(1, 2, 0)).all()
+    truth = " / ".join(split.captions[3]) if kind == "captions" else run.task.classes[split.labels[3]]
+    assert truth_of(run.task, "test:3") == truth
     assert example_or_itself(run.task, "photo.png") == "photo.png"
+    assert truth_of(run.task, "photo.png") is None
     assert len(run.predict([example_or_itself(run.task, "test:3")])) == 1
 
 

@@ -249,13 +249,16 @@ def look(
 ) -> None:
     """Draw what each word looked at, or where in a picture the model looked."""
     import saccade as library
-    from saccade.tasks.held_out import example_or_itself
+    from saccade.tasks.held_out import example_or_itself, truth_of
 
     at = None if pixel is None else _pixel(pixel)
     loaded = library.load(run)
     require_no_file_of_sentences(loaded, [source], f"saccade predict {run} < ")
     example = example_or_itself(loaded.task, source)
     loaded.draw(example, out, target=target, words=not subwords, pixel=at, only=only)
+    truth = truth_of(loaded.task, source)
+    if truth is not None:
+        typer.echo(f"{source} is: {truth}", err=True)
     print(out)
 
 
