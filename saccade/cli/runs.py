@@ -82,7 +82,7 @@ def predict(
         top_p=top_p,
         seed=seed,
     )
-    loaded: Any = library.load(run)
+    loaded = library.load(run)
     lines, is_named = with_images_of_folders(loaded, lines)
     if inputs:
         require_no_file_of_sentences(loaded, inputs, f"saccade predict {run} < ")
@@ -92,12 +92,13 @@ def predict(
         is_named = True  # as an answer may be missing
     if prefix is not None:
         settings["prefixes"] = [prefix] * len(examples)
+    predictor: Any = loaded
     if engine == "ctranslate2":
         from saccade.export.engine import CTranslate2Engine
 
-        loaded = CTranslate2Engine(loaded)
+        predictor = CTranslate2Engine(loaded)
     try:
-        answers = loaded.predict(examples, best=best, **settings)
+        answers = predictor.predict(examples, best=best, **settings)
     except UserError as error:
         raise with_a_way_round(error, len(examples)) from None
     if as_json:

@@ -54,6 +54,15 @@ def test_in_single_precision_it_gives_what_torch_gives(run, engine, decode):
     check_equal(run.predict(sources_of(run), **decode), engine.predict(sources_of(run), **decode))
 
 
+def test_the_command_line_translates_with_it(run, saccade):
+    lines = "\n".join(["1 2 3", "", "4 5"])
+    printed = saccade("predict", str(run.path), "--engine", "ctranslate2", "--best", "2", stdin=lines)
+    assert printed.returncode == 0, printed.stderr
+    by_engine = CTranslate2Engine(run).predict(["1 2 3", "", "4 5"], best=2)
+    wanted = [(each.lines() + [""])[:2] for each in by_engine]
+    assert printed.stdout.split("\n")[:-1] == [line for pair in wanted for line in pair]
+
+
 def test_only_a_quantised_model_asked_for_one_output_stops_early(run, monkeypatch):
     asked = []
 
