@@ -1,6 +1,6 @@
 """A trained run: `saccade.load(path)`, then predict, evaluate, look."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -27,7 +27,12 @@ class Run:
 
     def predict(self, inputs: Sequence[Any], best: int = 1, **decode: Any) -> list[Any]:
         """Predictions in the order of the inputs (sentences, images), the `best` likeliest of each; keywords replace `decode` settings."""
-        return self.task.predict(inputs, best=best, **self._fitting(decode))
+        return list(self.answers(inputs, best, **decode))
+
+    def answers(self, inputs: Sequence[Any], best: int = 1, **decode: Any) -> Iterator[Any]:
+        """The same one by one, as they are found: for more inputs than one wants to wait for."""
+        answers: Iterator[Any] = self.task.answers(inputs, best=best, **self._fitting(decode))
+        return answers
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[Hypothesis]:
         """How probable given outputs are: log P(target | source) of each pair, in all and per token."""

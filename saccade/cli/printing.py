@@ -1,10 +1,26 @@
 """How commands print what they found."""
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+
+Found = TypeVar("Found")
+
+_MANY = 100  # what a person would wait for without a word
+
+
+def with_progress(found: Iterable[Found], count: int) -> Iterator[Found]:
+    """The same, under a bar on the terminal where there are many and the results go elsewhere."""
+    if count < _MANY or sys.stdout.isatty() or not sys.stderr.isatty():
+        return iter(found)
+    from rich.console import Console
+    from rich.progress import track
+
+    return iter(track(found, "working", count, console=Console(stderr=True), transient=True))
 
 
 def print_json(values: object) -> None:

@@ -1,6 +1,7 @@
 """Commands that take a trained run: predict, score, evaluate, look, export, serve."""
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -17,7 +18,7 @@ from saccade.cli.options import (
     SearchOption,
     SkipBadOption,
 )
-from saccade.cli.printing import print_columns, print_json
+from saccade.cli.printing import print_columns, print_json, with_progress
 from saccade.errors import ConfigError, UserError
 
 if TYPE_CHECKING:
@@ -97,10 +98,12 @@ def predict(
         from saccade.export.engine import CTranslate2Engine
 
         predictor = CTranslate2Engine(loaded)
-    try:
-        answers = predictor.predict(examples, best=best, **settings)
-    except UserError as error:
-        raise with_a_way_round(error, len(examples)) from None
+    answers: Iterable[Any] = with_progress(predictor.answers(examples, best=best, **settings), len(examples))
+    if loaded.recipe.task != "translation":  # an image may still turn out to be none: then nothing is printed
+        try:
+            answers = list(answers)
+        except UserError as error:
+            raise with_a_way_round(error, len(examples)) from None
     if as_json:
         print_json([answer.to_dict() for answer in answers])
         return

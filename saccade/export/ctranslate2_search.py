@@ -18,7 +18,7 @@ CTranslate2 had seen enough (a narrow beam with a length penalty far above 1), a
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,8 +27,8 @@ from saccade.decoding import Hypothesis
 from saccade.decoding.beam import length_divisor
 from saccade.errors import UserError
 from saccade.export.packages import require
-from saccade.tasks.generate import DecodeConfig
-from saccade.tasks.translation import Translation, TranslationTask, nothing_from
+from saccade.tasks.generate import DecodeConfig, found_in_order
+from saccade.tasks.translation import Translation, TranslationTask
 
 PATIENCE, HASTE = 1.5, 1.0
 """Outputs that must have ended before a sentence is done, as a multiple of the beam. With 1 it is a tenth faster, but misses a better one
@@ -79,18 +79,15 @@ class CTranslate2Search:
         self._target = vocabularies.target.vocabulary
         self._numbers = {name: number for number, name in enumerate(self._target)}
 
-    def translate(self, task: TranslationTask, sources: Sequence[str], config: DecodeConfig) -> list[Translation]:
-        """Translations in the order given, as `TranslationTask.predict` gives them."""
+    def translate(self, task: TranslationTask, sources: Sequence[str], config: DecodeConfig) -> Iterator[Translation]:
+        """Translations in the order given, as `TranslationTask.answers` gives them."""
         _require_possible(config)
         ids = task.encode(sources)
-        order = sorted((row for row in range(len(ids)) if ids[row]), key=lambda row: len(ids[row]))
-        results = {row: nothing_from(sources[row]) for row in range(len(ids)) if not ids[row]}
-        for start in range(0, len(order), config.batch):
-            rows = order[start : start + config.batch]
-            for row, hypotheses in zip(rows, self._search([ids[row] for row in rows], config), strict=True):
-                texts = [task.vocabularies.target.decode(each.tokens).strip() for each in hypotheses]
-                results[row] = Translation(sources[row], texts[0], hypotheses, texts[1:])
-        return [results[row] for row in range(len(ids))]
+
+        def search(rows: list[int]) -> list[list[Hypothesis]]:
+            return self._search([ids[row] for row in rows], config)
+
+        return task.in_words(sources, found_in_order([len(tokens) for tokens in ids], config.batch, search))
 
     def _search(self, sources: Sequence[Sequence[int]], config: DecodeConfig) -> list[list[Hypothesis]]:
         """The `config.best` best hypotheses for each source (tokens without eos), none longer than its own limit."""

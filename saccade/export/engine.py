@@ -7,7 +7,7 @@ that shapes the export, so a run that is trained further is exported anew. Looki
 import hashlib
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,12 @@ class CTranslate2Engine:
         self, sources: Sequence[str], prefixes: Sequence[str] | None = None, **decode: Any
     ) -> list[Translation]:
         """Translations in the order given. Keywords replace settings of the recipe's `decode` section."""
+        return list(self.answers(sources, prefixes, **decode))
+
+    def answers(
+        self, sources: Sequence[str], prefixes: Sequence[str] | None = None, **decode: Any
+    ) -> Iterator[Translation]:
+        """The same, as they are found."""
         if prefixes is not None:
             raise UserError(
                 "CTranslate2 does not score a beginning that is given: leave it out, or translate with torch"

@@ -244,7 +244,7 @@ class CaptionTask:
         size, names = self.recipe.decode.with_changes(settings).batch, self.captions.split(split).names
         parts = (range(start, min(start + size, count)) for start in range(0, count, size))
         rows = (self._rows(self.seen(split), part) for part in parts)
-        return self._write(rows, names[:count], settings)
+        return list(self._write(rows, names[:count], settings))
 
     # Predicting
 
@@ -255,6 +255,12 @@ class CaptionTask:
 
         `prefixes` are words that each caption must begin with.
         """
+        return list(self.answers(inputs, prefixes, **settings))
+
+    def answers(
+        self, inputs: Sequence[AnyImage], prefixes: Sequence[str] | None = None, **settings: Any
+    ) -> Iterator[Caption]:
+        """The same, as they are found."""
         size = self.recipe.decode.with_changes(settings).batch
         parts = (inputs[start : start + size] for start in range(0, len(inputs), size))
         pictures = (torch.from_numpy(np.stack([self.picture(each) for each in part])) for part in parts)
@@ -268,17 +274,18 @@ class CaptionTask:
         names: Sequence[str],
         settings: dict[str, Any],
         forced: list[list[int]] | None = None,
-    ) -> list[Caption]:
+    ) -> Iterator[Caption]:
         self.model.eval()
-        config, captions = self.recipe.decode.with_changes(settings), list[Caption]()
+        config, done = self.recipe.decode.with_changes(settings), 0
         for seen in parts:
             longest = torch.full((len(seen),), _LONGEST, device=self.device)
-            numbers = list(range(len(captions), len(captions) + len(seen)))
+            numbers = list(range(done, done + len(seen)))
             begin = None if forced is None else [forced[number] for number in numbers]
-            for hypotheses in generate(self.model, self.encoded(seen.to(self.device)), longest, config, begin, numbers):
+            found = generate(self.model, self.encoded(seen.to(self.device)), longest, config, begin, numbers)
+            for number, hypotheses in zip(numbers, found, strict=True):
                 texts = [self.vocabulary.decode(hypothesis.tokens).strip() for hypothesis in hypotheses]
-                captions.append(Caption(names[len(captions)], texts[0], hypotheses, texts[1:]))
-        return captions
+                yield Caption(names[number], texts[0], hypotheses, texts[1:])
+            done += len(seen)
 
     @torch.no_grad()
     def given(self, source: AnyImage, text: str) -> Caption:

@@ -277,16 +277,17 @@ class ClassifyTask:
 
     def predict(self, inputs: Sequence[AnyImage], best: int | None = None) -> list[Classified]:
         """The `best` likeliest classes (all unless given) of each image: a path, a PIL image, or an array of bytes (H, W) or (H, W, C)."""
+        return list(self.answers(inputs, best))
+
+    def answers(self, inputs: Sequence[AnyImage], best: int | None = None) -> Iterator[Classified]:
+        """The same, as they are found."""
         if best is not None and best < 1:
             raise UserError(f"{best} best classes were asked for: ask for 1 or more")
-        pictures = (self.picture(each) for each in inputs)
-        answers: list[Classified] = []
-        for part in self._log_probabilities(_stacked(pictures)):
+        given = iter(inputs)
+        for part in self._log_probabilities(_stacked(self.picture(each) for each in inputs)):
             shares, order = part.exp().sort(stable=True, dim=1, descending=True)
             for row_shares, row in zip(shares[:, :best].tolist(), order[:, :best].tolist(), strict=True):
-                names = tuple(self.classes[number] for number in row)
-                answers.append(Classified(name_of(inputs[len(answers)]), names, tuple(row_shares)))
-        return answers
+                yield Classified(name_of(next(given)), tuple(self.classes[number] for number in row), tuple(row_shares))
 
     def picture(self, source: AnyImage) -> Pixels:
         """The image as the model gets it, before it is standardised: bytes (C, H, W)."""

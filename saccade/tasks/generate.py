@@ -1,5 +1,6 @@
 """From something encoded to words: the `decode` section of a recipe, and the search that it describes."""
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -13,6 +14,8 @@ from saccade.config_errors import Sources, sentences, together
 from saccade.data.tokenizer import BOS, EOS, PAD
 from saccade.decoding import BeamConfig, Hypothesis, Prefix, SamplingConfig, beam_search, greedy_search, sample
 from saccade.errors import UserError
+
+_SORTED = 1024  # rows searched before the first of them is given out
 
 
 class DecodeConfig(Config):
@@ -93,6 +96,24 @@ def generate(
     )
     stepper = CoverageStepper(model) if config.coverage_penalty else model
     return beam_search(stepper, memory, begin, beam, **common)
+
+
+def found_in_order(
+    lengths: Sequence[int], batch: int, search: Callable[[list[int]], list[list[Hypothesis]]]
+) -> Iterator[list[Hypothesis] | None]:
+    """What `search` finds for each row, in order and some at a time; None for a row of length 0, which it is not asked about.
+
+    It gets the rows of a batch, whose lengths are nearly equal: a thousand rows and more at a time are sorted.
+    """
+    at_a_time = max(_SORTED, 8 * batch)
+    for first in range(0, len(lengths), at_a_time):
+        part = range(len(lengths))[first : first + at_a_time]
+        order = sorted((row for row in part if lengths[row]), key=lambda row: lengths[row])
+        found: dict[int, list[Hypothesis]] = {}
+        for start in range(0, len(order), batch):
+            rows = order[start : start + batch]
+            found.update(zip(rows, search(rows), strict=True))
+        yield from (found.get(row) for row in part)
 
 
 def as_prefix(rows: list[list[int]]) -> Prefix:

@@ -6,7 +6,7 @@ look is the log-probability of the word it led to, the baseline its mean over th
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -30,7 +30,7 @@ from saccade.decoding import Hypothesis, score_targets
 from saccade.errors import UserError
 from saccade.layers.consistency import consistent_cross_entropy
 from saccade.layers.cross_entropy import linear_cross_entropy
-from saccade.tasks.generate import DecodeConfig, Written, as_prefix, generate
+from saccade.tasks.generate import DecodeConfig, Written, as_prefix, found_in_order, generate
 from saccade.tasks.scores import TranslationScores, score_translations
 from saccade.tasks.task import Loss, Objective, Validation, device, trainable
 
@@ -208,25 +208,35 @@ class TranslationTask:
 
     # Predicting
 
-    @torch.no_grad()
     def predict(
         self, sources: Sequence[str], prefixes: Sequence[str] | None = None, **decode: Any
     ) -> list[Translation]:
         """Translations in the order given. Keywords replace settings of the recipe's `decode` section."""
+        return list(self.answers(sources, prefixes, **decode))
+
+    def answers(
+        self, sources: Sequence[str], prefixes: Sequence[str] | None = None, **decode: Any
+    ) -> Iterator[Translation]:
+        """The same, as they are found. What was given is checked before the first."""
         self.model.eval()
         config = self.recipe.decode.with_changes(decode)
         ids = self.encode(sources)
-        order = sorted((row for row in range(len(ids)) if ids[row]), key=lambda row: len(ids[row]))
-        results = {row: nothing_from(sources[row]) for row in range(len(ids)) if not ids[row]}
-        for start in range(0, len(order), config.batch):
-            rows = order[start : start + config.batch]
-            forced = None if prefixes is None else self.encode_targets([prefixes[row] for row in rows], known=True)
+        forced = None if prefixes is None else self.encode_targets(prefixes, known=True)
+
+        @torch.no_grad()
+        def search(rows: list[int]) -> list[list[Hypothesis]]:
             memory, lengths = self.encoded([ids[row] for row in rows])
-            found = generate(self.stepper, memory, 2 * lengths + 20, config, forced, rows)
-            for row, hypotheses in zip(rows, found, strict=True):
-                texts = [self.vocabularies.target.decode(hypothesis.tokens).strip() for hypothesis in hypotheses]
-                results[row] = Translation(sources[row], texts[0], hypotheses, texts[1:])
-        return [results[row] for row in range(len(ids))]
+            begin = None if forced is None else [forced[row] for row in rows]
+            return generate(self.stepper, memory, 2 * lengths + 20, config, begin, rows)
+
+        return self.in_words(sources, found_in_order([len(tokens) for tokens in ids], config.batch, search))
+
+    def in_words(self, sources: Sequence[str], found: Iterable[list[Hypothesis] | None]) -> Iterator[Translation]:
+        """A translation of each source out of what was found for it. No words in, no words out: then the model was not asked."""
+        for source, hypotheses in zip(sources, found, strict=True):
+            hypotheses = hypotheses or [Hypothesis([], 0.0, 0.0, True, [])]
+            texts = [self.vocabularies.target.decode(hypothesis.tokens).strip() for hypothesis in hypotheses]
+            yield Translation(source, texts[0], hypotheses, texts[1:])
 
     @torch.no_grad()
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[Hypothesis]:
@@ -284,11 +294,6 @@ class TranslationTask:
         """The sources as the model reads them, and their lengths with the end token."""
         batch = collate(TokenPairs.from_lists([(tokens, ()) for tokens in ids]), range(len(ids))).to(self.device)
         return self.stepper.encode(batch.source, batch.source_lengths), batch.source_lengths
-
-
-def nothing_from(source: str) -> Translation:
-    """No words in, no words out: the model is not asked."""
-    return Translation(source, "", [Hypothesis([], 0.0, 0.0, True, [])], [])
 
 
 def translations_text(translations: Sequence[Translation]) -> list[str]:

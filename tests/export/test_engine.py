@@ -59,7 +59,7 @@ def test_the_command_line_translates_with_it(run, saccade):
     printed = saccade("predict", str(run.path), "--engine", "ctranslate2", "--best", "2", stdin=lines)
     assert printed.returncode == 0, printed.stderr
     by_engine = CTranslate2Engine(run).predict(["1 2 3", "", "4 5"], best=2)
-    wanted = [(each.lines() + [""])[:2] for each in by_engine]
+    wanted = [[*each.lines(), ""][:2] for each in by_engine]
     assert printed.stdout.split("\n")[:-1] == [line for pair in wanted for line in pair]
 
 
