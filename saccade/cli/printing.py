@@ -16,11 +16,14 @@ _MANY = 100  # what a person would wait for without a word
 def with_progress(found: Iterable[Found], count: int) -> Iterator[Found]:
     """The same, under a bar on the terminal where there are many and the results go elsewhere."""
     if count < _MANY or sys.stdout.isatty() or not sys.stderr.isatty():
-        return iter(found)
+        yield from found
+        return
     from rich.console import Console
-    from rich.progress import track
+    from rich.progress import Progress
 
-    return iter(track(found, "working", count, console=Console(stderr=True), transient=True))
+    # Unless told not to, it would take what is printed to the terminal, too.
+    with Progress(console=Console(stderr=True), transient=True, redirect_stdout=False) as progress:
+        yield from progress.track(found, count, description="working")
 
 
 def print_json(values: object) -> None:

@@ -1,0 +1,42 @@
+"""A bar on the terminal, and the results where they were sent."""
+
+import os
+import subprocess
+import sys
+from threading import Thread
+
+import pytest
+
+
+def on_a_terminal(command, text, out):
+    """Runs a command whose stderr is a terminal; what it said there."""
+    terminal, end = os.openpty()
+    said = []
+
+    def listen():
+        while True:
+            try:
+                said.append(os.read(terminal, 4096))
+            except OSError:  # nobody holds the other end any more
+                return
+
+    listener = Thread(target=listen)
+    listener.start()
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "TERM": "xterm"}
+    with out.open("wb") as file:
+        finished = subprocess.run(command, input=text.encode(), stdout=file, stderr=end, env=environment, timeout=300)
+    os.close(end)
+    listener.join(60)
+    os.close(terminal)
+    assert finished.returncode == 0
+    return b"".join(said).decode()
+
+
+@pytest.mark.parametrize("lines", [5, 300])
+def test_many_translations_are_counted_on_the_terminal_and_printed_elsewhere(tiny_run, lines, tmp_path):
+    command = [sys.executable, "-m", "saccade", "predict", str(tiny_run), "--search", "greedy"]
+    said = on_a_terminal(command, "1 2 3\n" * lines, tmp_path / "out.txt")
+    assert ("100%" in said) == (lines > 100)
+    printed = (tmp_path / "out.txt").read_text(encoding="utf-8").splitlines()
+    assert len(printed) == lines
+    assert len(set(printed)) == 1
