@@ -13,9 +13,9 @@ Found = TypeVar("Found")
 _MANY = 100  # what a person would wait for without a word
 
 
-def with_progress(found: Iterable[Found], count: int) -> Iterator[Found]:
-    """The same, under a bar on the terminal where there are many and the results go elsewhere."""
-    if count < _MANY or sys.stdout.isatty() or not sys.stderr.isatty():
+def with_progress(found: Iterable[Found], count: int, printed_meanwhile: bool) -> Iterator[Found]:
+    """The same, under a bar on the terminal where there are many and one does not see them come."""
+    if count < _MANY or not sys.stderr.isatty() or (printed_meanwhile and sys.stdout.isatty()):
         yield from found
         return
     from rich.console import Console

@@ -98,8 +98,10 @@ def predict(
         from saccade.export.engine import CTranslate2Engine
 
         predictor = CTranslate2Engine(loaded)
-    answers: Iterable[Any] = with_progress(predictor.answers(examples, best=best, **settings), len(examples))
-    if loaded.recipe.task != "translation":  # an image may still turn out to be none: then nothing is printed
+    is_sure = loaded.recipe.task == "translation"  # an image may still turn out to be none: then nothing is printed
+    answers: Iterable[Any] = predictor.answers(examples, best=best, **settings)
+    answers = with_progress(answers, len(examples), printed_meanwhile=is_sure and not as_json)
+    if not is_sure:
         try:
             answers = list(answers)
         except UserError as error:

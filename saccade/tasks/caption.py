@@ -62,7 +62,7 @@ class Config(BaseConfig):
 class Caption(Written):
     """What a model says about one image, best first."""
 
-    answers = "captions"
+    called = "captions"
 
 
 @dataclass(frozen=True)

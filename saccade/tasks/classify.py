@@ -283,6 +283,9 @@ class ClassifyTask:
         """The same, as they are found."""
         if best is not None and best < 1:
             raise UserError(f"{best} best classes were asked for: ask for 1 or more")
+        return self._classified(inputs, best)
+
+    def _classified(self, inputs: Sequence[AnyImage], best: int | None) -> Iterator[Classified]:
         given = iter(inputs)
         for part in self._log_probabilities(_stacked(self.picture(each) for each in inputs)):
             shares, order = part.exp().sort(stable=True, dim=1, descending=True)

@@ -80,7 +80,7 @@ class Config(BaseConfig):
 class Translation(Written):
     """One translated sentence, best hypothesis first."""
 
-    answers = "translations"
+    called = "translations"
 
 
 class TranslationTask:
@@ -218,13 +218,14 @@ class TranslationTask:
         self, sources: Sequence[str], prefixes: Sequence[str] | None = None, **decode: Any
     ) -> Iterator[Translation]:
         """The same, as they are found. What was given is checked before the first."""
-        self.model.eval()
         config = self.recipe.decode.with_changes(decode)
         ids = self.encode(sources)
-        forced = None if prefixes is None else self.encode_targets(prefixes, known=True)
+        asked = None if prefixes is None else [prefix if ids[row] else "" for row, prefix in enumerate(prefixes)]
+        forced = None if asked is None else self.encode_targets(asked, known=True)
 
         @torch.no_grad()
         def search(rows: list[int]) -> list[list[Hypothesis]]:
+            self.model.eval()
             memory, lengths = self.encoded([ids[row] for row in rows])
             begin = None if forced is None else [forced[row] for row in rows]
             return generate(self.stepper, memory, 2 * lengths + 20, config, begin, rows)
