@@ -73,8 +73,9 @@ class Theirs:
     def __init__(self, task: TranslationTask, minutes: float):
         torch.manual_seed(task.recipe.train.seed)
         self.task, self.recipe = task, task.recipe
+        model = task.recipe.model
         self.model: Any = marian(
-            task.recipe.model.sizes, len(task.vocabularies.target), task.recipe.model.dropout, longest=512
+            model.sizes, len(task.vocabularies.target), model.dropout, model.feed_forward_dropout, longest=512
         )
         self.loop = PlainTraining(self.model, self._loss)
         self.optimizer = self.loop.optimizer

@@ -157,8 +157,8 @@ def hugging_face(size: Size) -> PlainTraining:
     return PlainTraining(model, loss)
 
 
-def marian(size: Size, vocabulary: int, dropout: float, longest: int = 256) -> Any:
-    """Hugging Face's MarianMTModel with our special tokens."""
+def marian(size: Size, vocabulary: int, dropout: float, hidden_dropout: float | None = None, longest: int = 256) -> Any:
+    """Hugging Face's MarianMTModel with our special tokens; hidden units are dropped as the rest is unless given otherwise."""
     from transformers import MarianConfig, MarianMTModel
 
     config = MarianConfig(
@@ -172,7 +172,7 @@ def marian(size: Size, vocabulary: int, dropout: float, longest: int = 256) -> A
         decoder_ffn_dim=size.feed_forward,
         activation_function="relu",
         dropout=dropout,
-        activation_dropout=dropout,
+        activation_dropout=dropout if hidden_dropout is None else hidden_dropout,
         attention_dropout=0.0,
         scale_embedding=True,
         max_position_embeddings=longest,
