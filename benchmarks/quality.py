@@ -42,7 +42,13 @@ MARKS = (30.0, 34.0, 37.0)
 GOAL = 2.0  # times sooner at 34
 SENTENCES = 1000  # all of test_2016_flickr
 BUDGETS = {report.OURS: (6.0, 10.0, 16.0), "Hugging Face": (12.0, 20.0, 32.0)}
-CHANGES = ("data.lowercase=false", "train.precision=fp32", "model.norm=post", "model.initial=small")
+CHANGES = (
+    "data.lowercase=false",
+    "train.precision=fp32",
+    "train.warmup=800",
+    "model.norm=post",
+    "model.initial=small",
+)
 QUARTERS = 4  # of a training, each ended by a judgement
 RECIPE = "multi30k-en-de-transformer"
 STEPS = 1_000_000  # the minutes end the training, not the updates

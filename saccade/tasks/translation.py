@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -41,6 +41,10 @@ class ObjectiveConfig(BaseConfig):
         0.0, ge=0, description="R-Drop: how much two readings with other dropout must agree; 5 is usual, twice the time"
     )
     reinforce: float = Field(1.0, ge=0, description="hard attention: weight of the REINFORCE term")
+    best_by: Literal["bleu", "perplexity"] = Field(
+        "bleu",
+        description="which figure of a validation says which checkpoint is kept; perplexity is less of a lottery",
+    )
 
 
 class Config(BaseConfig):
@@ -178,7 +182,9 @@ class TranslationTask:
         metrics = {"perplexity": self.perplexity(self.corpus.valid), "bleu": scores.bleu, "exact": scores.exact}
         samples = [f"{t.source} → {t.text}" for t in translations[:3]]
         # Of equal BLEU (0 at first), the lower perplexity is the better one.
-        return Validation(metrics, scores.bleu - 1e-9 * min(metrics["perplexity"], 1e6), samples)
+        by_bleu = scores.bleu - 1e-9 * min(metrics["perplexity"], 1e6)
+        best_by = self.recipe.objective.best_by
+        return Validation(metrics, by_bleu if best_by == "bleu" else -metrics["perplexity"], samples)
 
     @torch.no_grad()
     def perplexity(self, phrases: Sequence[Phrase]) -> float:

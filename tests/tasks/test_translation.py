@@ -13,6 +13,7 @@ from saccade.errors import UserError
 from saccade.explain.replay import replay
 from saccade.tasks.generate import CoverageStepper
 from saccade.tasks.scores import TranslationScores, score_translations
+from saccade.tasks.translation import TranslationTask
 from saccade.training.start import train
 
 
@@ -47,6 +48,16 @@ def test_output_never_depends_on_the_batch(reverser, search):
     if search != "sample":  # a sample belongs to the sentence's number
         alone = [reverser.predict([source], search=search)[0].text for source in sources]
         assert together == alone
+
+
+@pytest.mark.parametrize("best_by", ["bleu", "perplexity"])
+def test_the_best_checkpoint_is_that_of_the_figure_that_was_asked_for(reverser, best_by):
+    changes = [f"objective.best_by={best_by}", "decode.valid_sentences=20"]
+    task = TranslationTask(load_recipe(reverser.path / "config.yaml", changes), reverser.task.corpus)
+    task.model.load_state_dict(reverser.task.model.state_dict())
+    validation = task.validate()
+    wanted = validation.metrics["bleu"] if best_by == "bleu" else -validation.metrics["perplexity"]
+    assert validation.score == pytest.approx(wanted, abs=1e-6)
 
 
 def test_a_forced_beginning_is_kept(reverser):
