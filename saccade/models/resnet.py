@@ -1,6 +1,6 @@
 """A residual network for small images (He 2016, section 4.2) and its twin, whose convolutions are attention (Ramachandran 2019).
 
-    stem    x = relu(norm(3 × 3(image)))                                      with `stem_pool`: the maximum of each 2 × 2 pixels of that
+    stem    x = relu(norm(3 × 3(image))), `stem_layers` times                 each with `stem_pool`: the maximum of every 2 × 2 pixels
     block   x ← relu(norm(3 × 3(relu(norm(3 × 3(x))))) + shortcut(x))         three stages; each starts with half the rows and columns
     class ~ softmax(V mean(x))
 
@@ -40,7 +40,8 @@ class Config(BaseConfig):
     )
     widths: tuple[Width, Width, Width] = Field((16, 32, 64), description="channels of each stage")
     attention: Literal["none", "after-stem", "all"] = Field("none", description="which convolutions become attention")
-    stem_pool: bool = Field(False, description="half the rows and columns already after the stem: four times cheaper")
+    stem_layers: int = Field(1, ge=1, le=4, description="how many 3 × 3 stand before the blocks")
+    stem_pool: bool = Field(False, description="half the rows and columns after each layer of the stem: cheaper blocks")
     bottleneck: bool = Field(False, description="a block's 3 × 3 works on a quarter of its channels, between two 1 × 1")
     neighbourhood: int = Field(5, ge=1, description="of the attention: pixels on a side, an odd number")
     heads: int = Field(4, ge=1, description="of the attention")
@@ -133,8 +134,10 @@ class ResNet(nn.Module):
         mix: Mix = convolution if config.attention == "none" else partial(_attention, config)
         block_of = Bottleneck if config.bottleneck else Block
         width = config.inner(config.widths[0])
-        self.stem = (mix if config.attention == "all" else convolution)(image.channels, width, 1)
-        self.stem_norm = nn.BatchNorm2d(width)
+        stem_mix: Mix = mix if config.attention == "all" else convolution
+        seen = (image.channels, *[width] * (config.stem_layers - 1))
+        self.stem = nn.ModuleList(stem_mix(channels, width, 1) for channels in seen)
+        self.stem_norms = nn.ModuleList(nn.BatchNorm2d(width) for _ in seen)
         self.stem_pool = nn.MaxPool2d(2, ceil_mode=True) if config.stem_pool else nn.Identity()
         self.stages = nn.ModuleList()
         for number, after in enumerate(config.widths):
@@ -147,18 +150,23 @@ class ResNet(nn.Module):
         self.output = nn.Linear(width, classes)
 
     def forward(self, images: Tensor) -> Tensor:
-        x = self.stem_pool(F.relu(self.stem_norm(self.stem(channels_last(images)))))
+        x = channels_last(images)
+        for mix, norm in zip(self.stem, self.stem_norms, strict=True):
+            x = self.stem_pool(F.relu(norm(mix(x))))
         for stage in self.stages:
             x = stage(x)
         return self.output(x.mean((2, 3)))
 
     def attention_axes(self, name: str, rows: int, columns: int) -> tuple[Axis, Axis]:
-        """`name` is "stem" or "stages.S.B.first", ".second" or ".middle"; only the first of a stage asks from fewer pixels than it sees."""
-        if name == "stem":
-            return Grid(rows, columns, cell=1), Grid(rows, columns, cell=1)
-        _, stage, block, layer = name.split(".")
-        asked = int(stage) + isinstance(self.stem_pool, nn.MaxPool2d)
-        seen = asked - 1 if int(stage) and block == "0" and layer != "second" else asked
+        """`name` is "stem.N" or "stages.S.B." and "first", "second" or "middle";
+        only the first of a stage asks from fewer pixels than it sees."""
+        halved = isinstance(self.stem_pool, nn.MaxPool2d)
+        if name.startswith("stem."):
+            asked = seen = halved * int(name.removeprefix("stem."))
+        else:
+            _, stage, block, layer = name.split(".")
+            asked = halved * len(self.stem) + int(stage)
+            seen = asked - 1 if int(stage) and block == "0" and layer != "second" else asked
         query, key = (
             Grid(-(-rows >> halvings), -(-columns >> halvings), cell=1 << halvings) for halvings in (asked, seen)
         )

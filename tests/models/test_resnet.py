@@ -32,8 +32,8 @@ def test_the_twin_has_fewer_parameters(neighbourhood):
 
 def test_the_twin_convolves_nowhere_but_in_the_stem():
     for attention, stem in (("after-stem", nn.Conv2d), ("all", LocalSelfAttention2d)):
-        model = build(Config(attention=attention), CIFAR, classes=10)
-        assert isinstance(model.stem, stem)
+        model = build(Config(attention=attention, stem_layers=3), CIFAR, classes=10)
+        assert [type(each) for each in model.stem] == [stem] * 3
         wide = [each for each in model.stages.modules() if isinstance(each, nn.Conv2d) and each.kernel_size != (1, 1)]
         assert not wide
         assert sum(isinstance(each, LocalSelfAttention2d) for each in model.stages.modules()) == 18
@@ -100,7 +100,7 @@ def test_a_stage_asks_from_fewer_pixels_than_it_sees():
     axes = {
         name: [(axis.rows, axis.columns) for axis in model.attention_axes(name, 30, 17)]
         for name in (
-            "stem",
+            "stem.0",
             "stages.0.0.first",
             "stages.1.0.first",
             "stages.1.0.second",
@@ -109,7 +109,7 @@ def test_a_stage_asks_from_fewer_pixels_than_it_sees():
         )
     }
     assert axes == {
-        "stem": [(30, 17), (30, 17)],
+        "stem.0": [(30, 17), (30, 17)],
         "stages.0.0.first": [(30, 17), (30, 17)],
         "stages.1.0.first": [(15, 9), (30, 17)],
         "stages.1.0.second": [(15, 9), (15, 9)],
@@ -119,17 +119,18 @@ def test_a_stage_asks_from_fewer_pixels_than_it_sees():
 
 
 @pytest.mark.parametrize(
-    ("bottleneck", "widths", "first"), [(False, (8, 8, 16), "first"), (True, (32, 32, 64), "middle")]
+    ("stem_layers", "bottleneck", "widths", "first", "cells"),
+    [(1, False, (8, 8, 16), "first", 7 * 9), (2, True, (32, 32, 64), "middle", 4 * 5)],
 )
-def test_after_a_pooled_stem_the_axes_are_those_the_attention_records(bottleneck, widths, first):
+def test_after_a_pooled_stem_the_axes_are_those_the_attention_records(stem_layers, bottleneck, widths, first, cells):
     image, blocks = ImageShape(3, 13, 18), {"blocks": 2, "bottleneck": bottleneck, "widths": widths}
-    model = build(Config(attention="after-stem", stem_pool=True, **blocks), image, classes=3).eval()
+    model = build(Config(attention="all", stem_pool=True, stem_layers=stem_layers, **blocks), image, classes=3).eval()
     with record_attention(model) as recorded:
         model(torch.randn(2, 3, image.rows, image.columns))
     for name in recorded:
         query, key = model.attention_axes(name, image.rows, image.columns)
         assert recorded.joined(name).shape[-2:] == (query.rows * query.columns, key.rows * key.columns)
-    assert recorded.joined(f"stages.0.0.{first}").shape[-1] == 7 * 9
+    assert recorded.joined(f"stages.0.0.{first}").shape[-1] == cells
 
 
 @pytest.mark.parametrize(
