@@ -14,7 +14,9 @@ class TrainConfig(Config):
     )
     seed: int = Field(1, ge=0)
     threads: int | None = Field(None, ge=1, description="threads of torch; all cores unless given")
-    optimizer: Literal["adam", "adamw"] = "adamw"
+    optimizer: Literal["adam", "adamw", "muon"] = Field(
+        "adamw", description="muon: orthogonal updates for the matrices inside the model, adamw for the rest"
+    )
     rate: float = Field(1e-3, gt=0, description="the highest learning rate")
     schedule: Literal["constant", "cosine", "inverse-square-root"] = "cosine"
     warmup: int = Field(0, ge=0, description="updates until the highest rate is reached")

@@ -9,9 +9,10 @@ import hashlib
 import math
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -32,6 +33,7 @@ from saccade.training.checkpoint import (
     put_tensors,
 )
 from saccade.training.config import TrainConfig
+from saccade.training.muon import Muon, inner_matrices
 from saccade.training.precision import resolve
 from saccade.training.reporter import Reporter
 from saccade.training.schedule import rate_at
@@ -70,7 +72,7 @@ class Training:
         self.world = world
         self.objectives = list(task.objectives())
         self.names = {parameter: name for name, parameter in task.model.named_parameters()}
-        self.optimizers = [_optimizer(objective, config) for objective in self.objectives]
+        self.optimizers = [_optimizer(objective, config, task.model) for objective in self.objectives]
         self.device = next(task.model.parameters()).device
         self.dtype = resolve(config.precision, self.device)
         self.progress = Progress()
@@ -292,14 +294,18 @@ class Training:
         )
 
 
-def _optimizer(objective: Objective, config: TrainConfig) -> torch.optim.Optimizer:
+def _optimizer(objective: Objective, config: TrainConfig, model: nn.Module) -> torch.optim.Optimizer:
     """Weight decay is for what has two axes or more and is no table of positions: a bias or the gain of a norm that is pulled to 0 loses
     what it is for."""
-    kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
+    kinds: dict[str, Callable[..., torch.optim.Optimizer]] = {
+        "adam": torch.optim.Adam,
+        "adamw": torch.optim.AdamW,
+        "muon": partial(Muon, matrices=inner_matrices(model)),
+    }
     left_alone = [each for each in objective.parameters if each.dim() < 2 or is_position_table(each)]
     decayed = [each for each in objective.parameters if each.dim() >= 2 and not is_position_table(each)]
     groups: list[dict[str, Any]] = [{"params": decayed}, {"params": left_alone, "weight_decay": 0.0}]
-    return kind(
+    return kinds[config.optimizer](
         groups,
         lr=config.rate,
         betas=config.betas,

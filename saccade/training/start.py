@@ -124,15 +124,15 @@ def _require_its_recipe(recipe: str | Path, directory: RunDirectory) -> None:
 
 def _agreed(changes: Sequence[str], directory: RunDirectory) -> Recipe:
     """The run's own recipe. What decides the weights' shapes and the order of the data stays; other settings may change."""
-    free = ("train.", "decode.")
+    free, fixed = ("train.", "decode."), ("train.seed", "train.optimizer")
     before = configs.load(directory.config, check_files=False)
     for change in changes:
-        if not change.startswith(free) or change.startswith("train.seed"):
+        if not change.startswith(free) or change.startswith(fixed):
             changed = configs.load(directory.config, [change], check_files=False)
             if changed.to_dict() != before.to_dict():  # what the run was started with may be said again
                 raise ConfigError(
-                    f"--set {change} would change a run that has begun: only train.* (but not the seed) and decode.* can be, "
-                    "or start a new one"
+                    f"--set {change} would change a run that has begun: only train.* (but neither seed nor optimizer) and "
+                    "decode.* can be, or start a new one"
                 )
     return configs.load(directory.config, changes, check_files=False)
 

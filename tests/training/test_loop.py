@@ -82,16 +82,18 @@ def assert_same(first, second):
         assert torch.equal(first[name], second[name]), name
 
 
-def test_it_learns(tmp_path):
+@pytest.mark.parametrize("optimizer", ["adam", "adamw", "muon"])
+def test_it_learns(tmp_path, optimizer):
     task = Line()
     before = task.validate().score
-    training(tmp_path, task, steps=200).run()
+    training(tmp_path, task, steps=200, optimizer=optimizer).run()
     assert task.validate().score > before / 20
 
 
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 @pytest.mark.parametrize("stop_at", [1, 9, 10, 14, 29])
-def test_an_interrupted_run_ends_with_the_same_bits(tmp_path, stop_at):
-    whole = training(tmp_path / "whole")
+def test_an_interrupted_run_ends_with_the_same_bits(tmp_path, stop_at, optimizer):
+    whole = training(tmp_path / "whole", optimizer=optimizer)
     whole.run()
 
     class StopsItself(Line):
@@ -100,10 +102,10 @@ def test_an_interrupted_run_ends_with_the_same_bits(tmp_path, stop_at):
                 raise KeyboardInterrupt  # as hard as a kill: nothing is saved on the way out
             return super().loss(work)
 
-    broken = training(tmp_path / "broken", StopsItself())
+    broken = training(tmp_path / "broken", StopsItself(), optimizer=optimizer)
     with pytest.raises(KeyboardInterrupt):
         broken.run()
-    again = training(tmp_path / "broken")
+    again = training(tmp_path / "broken", optimizer=optimizer)
     assert again.resume() == (stop_at >= 7)
     again.run()
     assert_same(weights(again), weights(whole))
