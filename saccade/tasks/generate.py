@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 from torch import Tensor, nn
 
 from saccade.attention import record_attention
@@ -36,9 +36,18 @@ class DecodeConfig(Config):
     )
     valid_sentences: int = Field(500, ge=1, description="sentences written at each validation, greedily")
 
+    @model_validator(mode="after")
+    def _greedy_has_one(self) -> "DecodeConfig":
+        if self.search == "greedy" and self.best > 1:
+            raise ValueError(f"{self.best} outputs are wanted and greedy search has one: use beam search or sampling")
+        return self
+
     def with_changes(self, changes: dict[str, Any]) -> "DecodeConfig":
+        kept = self.model_dump()
+        if changes.get("search") == "greedy":
+            kept["best"] = 1  # a recipe's own number is for its own search
         try:
-            return DecodeConfig.model_validate({**self.model_dump(), **changes})
+            return DecodeConfig.model_validate({**kept, **changes})
         except ValidationError as error:
             found = sentences(error, DecodeConfig, changes, Sources({(): "given for this search"}))
             raise UserError(together(found, "the search")) from None
@@ -84,8 +93,6 @@ def generate(
     if forced is not None:
         common["prefix"] = as_prefix(forced)
     if config.search == "greedy":
-        if config.best > 1:
-            raise UserError(f"{config.best} outputs are wanted and greedy search has one: use beam search or sampling")
         return [[hypothesis] for hypothesis in greedy_search(model, memory, begin, **common)]
     if config.search == "sample":
         sampling = SamplingConfig(config.best, config.temperature, config.top_k, config.top_p)

@@ -50,6 +50,18 @@ def test_output_never_depends_on_the_batch(reverser, search):
         assert together == alone
 
 
+def test_greedy_search_has_one_answer_and_says_so_before_it_starts(reverser):
+    with pytest.raises(UserError, match="3 outputs are wanted and greedy search has one"):
+        reverser.answers(["1 2"], search="greedy", best=3)
+    with pytest.raises(UserError, match="greedy search has one"):
+        load_recipe(reverser.path / "config.yaml", ["decode.search=greedy", "decode.best=3"])
+    # validation searches greedily whatever the recipe says of its own search
+    task = TranslationTask(
+        load_recipe(reverser.path / "config.yaml", ["decode.best=3", "decode.valid_sentences=5"]), reverser.task.corpus
+    )
+    assert task.validate().metrics["bleu"] >= 0
+
+
 @pytest.mark.parametrize("best_by", ["bleu", "perplexity"])
 def test_the_best_checkpoint_is_that_of_the_figure_that_was_asked_for(reverser, best_by):
     changes = [f"objective.best_by={best_by}", "decode.valid_sentences=20"]
