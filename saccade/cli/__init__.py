@@ -7,11 +7,11 @@ completion stay quick.
 import os
 import sys
 
-from saccade.cli import recipes, runs  # in this order the commands are listed
+from saccade.cli import recipes, answers, runs  # isort: skip; in this order the commands are listed
 from saccade.cli.app import app
 from saccade.errors import UserError
 
-__all__ = ["app", "main", "recipes", "runs"]
+__all__ = ["answers", "app", "main", "recipes", "runs"]
 
 
 def main() -> None:

@@ -1,14 +1,12 @@
-"""Commands that take a trained run: predict, score, evaluate, look, export, serve."""
+"""Commands about a trained run: evaluate, look, export, serve."""
 
-import sys
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from saccade.cli.app import RUNS, app
-from saccade.cli.inputs import readable, require_no_file_of_sentences, with_a_way_round, with_images_of_folders
+from saccade.cli.inputs import require_no_file_of_sentences
 from saccade.cli.options import (
     BeamOption,
     CoverageOption,
@@ -17,134 +15,14 @@ from saccade.cli.options import (
     RunArgument,
     SearchOption,
     SkipBadOption,
+    given,
+    search_settings,
 )
-from saccade.cli.printing import print_columns, print_json, with_progress
+from saccade.cli.printing import print_columns, print_json
 from saccade.errors import ConfigError, UserError
 
 if TYPE_CHECKING:
     from saccade.tasks.class_scores import ClassScores
-
-
-@app.command(rich_help_panel=RUNS)
-def predict(
-    run: RunArgument,
-    inputs: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[INPUT]...",
-            help="Sentences, image files or folders of them, or test:0 for the run's own first test example; lines of stdin unless given.",
-            show_default=False,
-        ),
-    ] = None,
-    search: SearchOption = None,
-    beam: BeamOption = None,
-    best: Annotated[int, typer.Option(min=1, help="How many answers, a line each, for each input.")] = 1,
-    length_penalty: LengthOption = None,
-    coverage_penalty: CoverageOption = None,
-    temperature: Annotated[
-        float | None, typer.Option(help="Sampling: below 1 is surer, above 1 bolder.", show_default=False)
-    ] = None,
-    top_k: Annotated[
-        int | None, typer.Option(help="Sampling: from the k likeliest words only.", show_default=False)
-    ] = None,
-    top_p: Annotated[
-        float | None,
-        typer.Option(help="Sampling: from the likeliest words that hold this share.", show_default=False),
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="Sampling: another seed, other samples.", show_default=False)] = None,
-    engine: Annotated[
-        Literal["torch", "ctranslate2"],
-        typer.Option(help="What computes; ctranslate2 is exported on first use (int8) and several times faster."),
-    ] = "torch",
-    prefix: Annotated[
-        str | None, typer.Option(help="How every translation or caption must begin.", show_default=False)
-    ] = None,
-    skip_bad: SkipBadOption = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Translate sentences, name or describe what is in pictures: a line in, a line out."""
-    import saccade as library
-    from saccade.data.text import decoded_lines
-    from saccade.tasks.held_out import example_or_itself
-
-    lines = inputs or [line.rstrip("\r") for line in decoded_lines(sys.stdin.buffer, "standard input")]
-    settings = _given(
-        search=_search(
-            search,
-            beam={"beam": beam, "length_penalty": length_penalty, "coverage_penalty": coverage_penalty},
-            sample={"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed},
-            best=best,
-        ),
-        beam=beam,
-        length_penalty=length_penalty,
-        coverage_penalty=coverage_penalty,
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        seed=seed,
-    )
-    loaded = library.load(run)
-    lines, is_named = with_images_of_folders(loaded, lines)
-    if inputs:
-        require_no_file_of_sentences(loaded, inputs, f"saccade predict {run} < ")
-    examples = [example_or_itself(loaded.task, line) for line in lines] if inputs else lines
-    if skip_bad:
-        lines, examples = readable(loaded, lines, examples)
-        is_named = True  # as an answer may be missing
-    if prefix is not None:
-        settings["prefixes"] = [prefix] * len(examples)
-    predictor: Any = loaded
-    if engine == "ctranslate2":
-        from saccade.export.engine import CTranslate2Engine
-
-        predictor = CTranslate2Engine(loaded)
-    is_sure = loaded.recipe.task == "translation"  # an image may still turn out to be none: then nothing is printed
-    answers: Iterable[Any] = predictor.answers(examples, best=best, **settings)
-    answers = with_progress(answers, len(examples), printed_meanwhile=is_sure and not as_json)
-    if not is_sure:
-        try:
-            answers = list(answers)
-        except UserError as error:
-            raise with_a_way_round(error, len(examples)) from None
-    if as_json:
-        print_json([answer.to_dict() for answer in answers])
-        return
-    for path, answer in zip(lines, answers, strict=True):
-        given = answer.lines()
-        if is_named:
-            given = [f"{path}\t{line}" for line in given]
-        missing = 0 if loaded.recipe.task == "classify" else best - len(given)
-        for line in [*given, *[""] * missing]:  # as many lines for each input, so that they can be told apart
-            print(line)
-
-
-@app.command(rich_help_panel=RUNS)
-def score(
-    run: RunArgument,
-    source: Annotated[
-        Path,
-        typer.Argument(metavar="FILE", help="Source sentences, or both sides (TSV, JSON lines).", show_default=False),
-    ],
-    target: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="Their translations, line by line.", show_default=False)
-    ] = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Say how probable given translations are: log P(target | source), a line each."""
-    import saccade as library
-    from saccade.data.text import every_pair
-
-    loaded = library.load(run)
-    pairs = every_pair(source, target)
-    scored = loaded.score(pairs)
-    if as_json:
-        rows = zip(pairs, scored, strict=True)
-        print_json(
-            [{"source": s, "target": t, "log_prob": h.log_prob, "tokens": len(h.tokens) + 1} for (s, t), h in rows]
-        )
-        return
-    for (s, t), hypothesis in zip(pairs, scored, strict=True):
-        print(f"{hypothesis.log_prob:.4f}\t{s}\t{t}")
 
 
 @app.command(rich_help_panel=RUNS)
@@ -192,17 +70,10 @@ def evaluate(
         raise ConfigError("--data names other images and --split the run's own: leave one of them out")
     if skip_bad and data is None:
         raise ConfigError("--skip-bad is for the images of --data: the run's own were all read when it was trained")
-    settings = _given(
-        search=_search(
-            search, beam={"beam": beam, "length_penalty": length_penalty, "coverage_penalty": coverage_penalty}
-        ),
-        beam=beam,
-        length_penalty=length_penalty,
-        coverage_penalty=coverage_penalty,
-        samples=samples,
-        data=data,
-        skip_bad=skip_bad or None,
+    settings = search_settings(
+        search, beam={"beam": beam, "length_penalty": length_penalty, "coverage_penalty": coverage_penalty}
     )
+    settings |= given(samples=samples, data=data, skip_bad=skip_bad or None)
     loaded = library.load(run)
     for option, path in (("--confusion", confusion), ("--mistakes", mistakes)):
         if path is not None and loaded.recipe.task != "classify":
@@ -334,25 +205,3 @@ def _pixel(text: str) -> tuple[int, int]:
     if not (row.strip().isdigit() and column.strip().isdigit()):
         raise ConfigError(f"--pixel {text!r} must be ROW,COLUMN, for example --pixel 12,20")
     return int(row), int(column)
-
-
-def _search(given: str | None, best: int = 1, **settings: dict[str, float | None]) -> str | None:
-    """How to search. Settings that only one kind of search has (`settings` by kind) ask for it, and go with no other."""
-    wanted = given
-    because = f"--search is {given}"
-    for kind, values in settings.items():
-        for name, value in values.items():
-            option = f"--{name.replace('_', '-')}"
-            if value is None:
-                continue
-            if wanted not in (None, kind):
-                raise ConfigError(f"{option} is for --search {kind} and {because}: leave one of them out")
-            wanted, because = kind, f"{option} is for {kind}"
-    if wanted == "greedy" and best > 1:
-        raise ConfigError(f"--best is {best} and greedy search has one answer: leave --best or --search greedy out")
-    return wanted
-
-
-def _given(**settings: Any) -> dict[str, Any]:
-    """The settings that somebody gave."""
-    return {name: value for name, value in settings.items() if value is not None}

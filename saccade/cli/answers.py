@@ -1,0 +1,136 @@
+"""Commands that ask a trained run: predict, score."""
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from saccade.cli.app import RUNS, app
+from saccade.cli.inputs import readable, require_no_file_of_sentences, with_a_way_round, with_images_of_folders
+from saccade.cli.options import (
+    BeamOption,
+    CoverageOption,
+    JsonOption,
+    LengthOption,
+    RunArgument,
+    SearchOption,
+    SkipBadOption,
+    search_settings,
+)
+from saccade.cli.printing import print_json, with_progress
+from saccade.errors import UserError
+
+
+@app.command(rich_help_panel=RUNS)
+def predict(
+    run: RunArgument,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[INPUT]...",
+            help="Sentences, image files or folders of them, or test:0 for the run's own first test example; lines of stdin unless given.",
+            show_default=False,
+        ),
+    ] = None,
+    search: SearchOption = None,
+    beam: BeamOption = None,
+    best: Annotated[int, typer.Option(min=1, help="How many answers, a line each, for each input.")] = 1,
+    length_penalty: LengthOption = None,
+    coverage_penalty: CoverageOption = None,
+    temperature: Annotated[
+        float | None, typer.Option(help="Sampling: below 1 is surer, above 1 bolder.", show_default=False)
+    ] = None,
+    top_k: Annotated[
+        int | None, typer.Option(help="Sampling: from the k likeliest words only.", show_default=False)
+    ] = None,
+    top_p: Annotated[
+        float | None,
+        typer.Option(help="Sampling: from the likeliest words that hold this share.", show_default=False),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Sampling: another seed, other samples.", show_default=False)] = None,
+    engine: Annotated[
+        Literal["torch", "ctranslate2"],
+        typer.Option(help="What computes; ctranslate2 is exported on first use (int8) and several times faster."),
+    ] = "torch",
+    prefix: Annotated[
+        str | None, typer.Option(help="How every translation or caption must begin.", show_default=False)
+    ] = None,
+    skip_bad: SkipBadOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Translate sentences, name or describe what is in pictures: a line in, a line out."""
+    import saccade as library
+    from saccade.data.text import decoded_lines
+    from saccade.tasks.held_out import example_or_itself
+
+    lines = inputs or [line.rstrip("\r") for line in decoded_lines(sys.stdin.buffer, "standard input")]
+    settings = search_settings(
+        search,
+        best,
+        beam={"beam": beam, "length_penalty": length_penalty, "coverage_penalty": coverage_penalty},
+        sample={"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed},
+    )
+    loaded = library.load(run)
+    lines, is_named = with_images_of_folders(loaded, lines)
+    if inputs:
+        require_no_file_of_sentences(loaded, inputs, f"saccade predict {run} < ")
+    examples = [example_or_itself(loaded.task, line) for line in lines] if inputs else lines
+    if skip_bad:
+        lines, examples = readable(loaded, lines, examples)
+        is_named = True  # as an answer may be missing
+    if prefix is not None:
+        settings["prefixes"] = [prefix] * len(examples)
+    predictor: Any = loaded
+    if engine == "ctranslate2":
+        from saccade.export.engine import CTranslate2Engine
+
+        predictor = CTranslate2Engine(loaded)
+    is_sure = loaded.recipe.task == "translation"  # an image may still turn out to be none: then nothing is printed
+    answers: Iterable[Any] = predictor.answers(examples, best=best, **settings)
+    answers = with_progress(answers, len(examples), printed_meanwhile=is_sure and not as_json)
+    if not is_sure:
+        try:
+            answers = list(answers)
+        except UserError as error:
+            raise with_a_way_round(error, len(examples)) from None
+    if as_json:
+        print_json([answer.to_dict() for answer in answers])
+        return
+    for path, answer in zip(lines, answers, strict=True):
+        given = answer.lines()
+        if is_named:
+            given = [f"{path}\t{line}" for line in given]
+        missing = 0 if loaded.recipe.task == "classify" else best - len(given)
+        for line in [*given, *[""] * missing]:  # as many lines for each input, so that they can be told apart
+            print(line)
+
+
+@app.command(rich_help_panel=RUNS)
+def score(
+    run: RunArgument,
+    source: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="Source sentences, or both sides (TSV, JSON lines).", show_default=False),
+    ],
+    target: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", help="Their translations, line by line.", show_default=False)
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say how probable given translations are: log P(target | source), a line each."""
+    import saccade as library
+    from saccade.data.text import every_pair
+
+    loaded = library.load(run)
+    pairs = every_pair(source, target)
+    scored = loaded.score(pairs)
+    if as_json:
+        rows = zip(pairs, scored, strict=True)
+        print_json(
+            [{"source": s, "target": t, "log_prob": h.log_prob, "tokens": len(h.tokens) + 1} for (s, t), h in rows]
+        )
+        return
+    for (s, t), hypothesis in zip(pairs, scored, strict=True):
+        print(f"{hypothesis.log_prob:.4f}\t{s}\t{t}")
