@@ -79,7 +79,9 @@ def vision() -> Iterator[Bar]:
 def quality() -> Iterator[Bar]:
     found = report.kept("quality") or {}
     if found.get("times sooner at 34"):
-        yield Bar("time to 34 BLEU on Multi30k", found["times sooner at 34"], "Hugging Face", found["goal"])
+        yield Bar(
+            "time to 34 BLEU on Multi30k, Muon", found["times sooner at 34"], "Hugging Face, AdamW", found["goal"]
+        )
 
 
 def _bar(label: str, found: dict[str, Any], rows: list[dict[str, Any]]) -> Bar:

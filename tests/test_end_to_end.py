@@ -276,8 +276,9 @@ def test_of_two_processes_one_says_what_is_wrong_with_the_data(tmp_path):
     assert "Connection closed" not in done.stderr
 
 
-def test_two_processes_train_as_one(tmp_path, tiny_settings):
-    steps = [*tiny_settings, "model.dropout=0.0", "train.log_every=1"]
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_two_processes_train_as_one(tmp_path, tiny_settings, optimizer):
+    steps = [*tiny_settings, "model.dropout=0.0", "train.log_every=1", f"train.optimizer={optimizer}"]
     for name, start in (("one", [sys.executable]), ("two", TORCHRUN)):
         command = [*start, "-m", "saccade", "train", "digits-rnn", *settings(steps), "--out", name]
         done = subprocess.run(command, cwd=tmp_path, env=ONE_THREAD, capture_output=True, text=True, timeout=300)

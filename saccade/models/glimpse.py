@@ -157,6 +157,9 @@ class GlimpseNetwork(nn.Module):
         self.core.weight_hh.data.mul_(0.9)
         nn.init.constant_(self.baseline.bias, -math.log(classes))  # the reward of guessing
 
+    def output_layers(self) -> list[nn.Linear]:
+        return [self.action, self.baseline, *(each for each in self.policy.modules() if isinstance(each, nn.Linear))]
+
     def forward(self, images: Tensor) -> Tensor:
         """Logits (B, classes): of a drawn path in training; else of the likeliest one, or of several drawn ones averaged."""
         if self.training:

@@ -50,7 +50,8 @@ class DecodeConfig(Config):
             return DecodeConfig.model_validate({**kept, **changes})
         except ValidationError as error:
             found = sentences(error, DecodeConfig, changes, Sources({(): "given for this search"}))
-            raise UserError(together(found, "the search")) from None
+            # what concerns no single setting is the search's, not a recipe's
+            raise UserError(together(found, "the search").removeprefix("recipe (given for this search): ")) from None
 
 
 @dataclass(frozen=True)

@@ -189,7 +189,7 @@ def put_optimizer_tensors(
     for full, tensor in tensors.items():
         name, key = full.rsplit(".", 1)
         if name in by_name:
-            optimizer.state[by_name[name]][key] = tensor.clone()
+            optimizer.state[by_name[name]][key] = tensor.to(by_name[name].device, copy=True)
 
 
 def _read_state(path: Path) -> tuple[dict[str, Tensor], Progress]:

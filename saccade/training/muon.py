@@ -3,12 +3,12 @@
     M ← μ M + G        O = U Vᵀ of  G + μ M = U S Vᵀ        W ← (1 - rate · decay) W - rate · 0.2 √(larger side) · O
 
 Every direction of a matrix's update is equally long, so what gradients say rarely is learned as fast as what they say always. The factor
-0.2 √(larger side) makes an update's root mean square that of AdamW (Liu 2025), so one rate serves both. Embeddings, the output layer,
-recurrent weights, biases, norms and positions are not matrices in this sense.
+0.2 √(larger side) makes an update's root mean square that of AdamW (Liu 2025), so one rate serves both. Word embeddings, output layers,
+recurrent weights, depthwise convolutions, biases, norms, positions and what an attention score learns are AdamW's.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -51,7 +51,7 @@ class Muon(torch.optim.AdamW):
         """Gradient and momentum, one look ahead (Nesterov), as a matrix: a convolution's filters are rows."""
         gradient, state = matrix.grad, self.state[matrix]
         assert gradient is not None
-        if not state:
+        if "momentum" not in state:
             state["momentum"] = torch.zeros_like(gradient)
         state["momentum"].mul_(self._momentum).add_(gradient)
         return gradient.add(state["momentum"], alpha=self._momentum).flatten(1)
@@ -61,7 +61,7 @@ def orthogonal(matrices: Tensor) -> Tensor:
     """U Vᵀ of each matrix U S Vᵀ, nearly: singular values between 0.7 and 1.2, where they were not tiny. (N, rows, columns)."""
     tall = matrices.shape[1] > matrices.shape[2]
     x = matrices.mT if tall else matrices
-    x = x / x.flatten(1).norm(dim=1).clamp(min=1e-12)[:, None, None]
+    x = x / x.flatten(1).norm(dim=1).clamp(min=1e-7)[:, None, None]
     a, b, c = _QUINTIC
     for _ in range(_ROUNDS):
         gram = x @ x.mT
@@ -70,11 +70,16 @@ def orthogonal(matrices: Tensor) -> Tensor:
 
 
 def inner_matrices(model: nn.Module) -> list[Tensor]:
-    """Weights of the linear and convolutional layers, but for the model's output and what is an embedding too."""
+    """Weights of the linear and convolutional layers, but for what is an embedding too and for the model's output: its `output`, or its
+    `output_layers()` where there are several."""
     outside = {each.weight for each in model.modules() if isinstance(each, nn.Embedding)}
-    output = getattr(model, "output", None)
-    return [
-        each.weight
+    several: Callable[[], list[nn.Linear]] | None = getattr(model, "output_layers", None)
+    outside |= {
+        each.weight for each in (several() if several else [getattr(model, "output", None)]) if each is not None
+    }
+    dense = [
+        each
         for each in model.modules()
-        if isinstance(each, nn.Linear | nn.Conv2d) and each is not output and each.weight not in outside
+        if isinstance(each, nn.Linear) or (isinstance(each, nn.Conv2d) and each.groups == 1)
     ]
+    return [each.weight for each in dense if each.weight not in outside]

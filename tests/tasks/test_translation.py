@@ -51,7 +51,7 @@ def test_output_never_depends_on_the_batch(reverser, search):
 
 
 def test_greedy_search_has_one_answer_and_says_so_before_it_starts(reverser):
-    with pytest.raises(UserError, match="3 outputs are wanted and greedy search has one"):
+    with pytest.raises(UserError, match=r"^3 outputs are wanted and greedy search has one"):
         reverser.answers(["1 2"], search="greedy", best=3)
     with pytest.raises(UserError, match="greedy search has one"):
         load_recipe(reverser.path / "config.yaml", ["decode.search=greedy", "decode.best=3"])

@@ -4,6 +4,8 @@ import pytest
 import torch
 from torch import nn
 
+from saccade.data.image_shape import ImageShape
+from saccade.models import glimpse
 from saccade.training.muon import Muon, inner_matrices, orthogonal
 
 torch_muon = getattr(torch.optim, "Muon", None)
@@ -90,3 +92,10 @@ def test_a_convolution_moves_as_the_matrix_of_its_filters():
         layer.weight.grad = gradient.view_as(layer.weight).clone()
         Muon([{"params": [layer.weight]}], inner_matrices(nn.Sequential(layer)), lr=0.1).step()
     assert torch.equal(convolution.weight.flatten(1), matrix.weight)
+
+
+def test_outputs_of_a_network_that_glimpses_and_depthwise_convolutions_are_adamws():
+    network = glimpse.build(glimpse.Config(), ImageShape(1, 28, 28), classes=10)
+    names = {parameter: name for name, parameter in network.named_parameters()}
+    assert [names[each] for each in inner_matrices(network)] == ["what.weight", "where.weight", "together.weight"]
+    assert inner_matrices(nn.Sequential(nn.Conv2d(6, 6, 3, groups=6))) == []
