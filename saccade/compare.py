@@ -141,8 +141,8 @@ def _measure(settings: dict[str, str], path: Path) -> Row:
         "loss": next(line["loss"] for line in reversed(lines) if "loss" in line),
     }
     per_step = {}
-    if hasattr(run.task, "example"):
-        costs["MFLOP"] = operations(run.task.model, run.task.example()) / 1e6
+    if hasattr(run.task, "blank"):
+        costs["MFLOP"] = operations(run.task.model, run.task.blank()) / 1e6
         per_step["training TFLOP"] = _training_operations(run, costs["MFLOP"]) / 1e6
     on_the_way = list(validations(lines, per_step))
     grown = {name: on_the_way[-1][name] for name in ("minutes", *per_step)}

@@ -39,7 +39,7 @@ from saccade.layers.cross_entropy import linear_cross_entropy
 from saccade.tasks.caption_scores import CaptionScores, score_captions
 from saccade.tasks.generate import DecodeConfig, Written, as_prefix, generate
 from saccade.tasks.pointing import Pointed, Pointing, pointed, together
-from saccade.tasks.task import Loss, Objective, Validation, device, trainable
+from saccade.tasks.task import Example, Loss, Objective, Validation, device, trainable
 
 _LONGEST = 60  # words of a caption; the longest that people wrote for Flickr8k has 38
 _KEPT = 0.9  # of REINFORCE's baseline from batch to batch
@@ -185,6 +185,13 @@ class CaptionTask:
         }
         samples = [f"{each.source} → {each.text}" for each in written[:3]]
         return Validation(metrics, scores.bleu[3], samples)
+
+    def example_count(self, split: SplitName) -> int:
+        return len(self.captions.split(split))
+
+    def example(self, split: SplitName, number: int) -> Example:
+        photos = self.captions.split(split)
+        return Example(photos.pixels[number].transpose(1, 2, 0), " / ".join(photos.captions[number]))  # (H, W, C)
 
     def evaluate(self, split: SplitName = "test", **settings: Any) -> CaptionScores:
         chosen = self.captions.split(split)

@@ -37,7 +37,7 @@ from saccade.data.images import Images, ImagesConfig, Say
 from saccade.data.scatter import scattered, shape_after
 from saccade.errors import UserError
 from saccade.tasks.class_scores import ClassScores, score_classes
-from saccade.tasks.task import Loss, Objective, Validation, device, trainable
+from saccade.tasks.task import Example, Loss, Objective, Validation, device, trainable
 
 _AT_A_TIME = 256  # images judged or predicted in one go
 
@@ -156,14 +156,14 @@ class ClassifyTask:
     @torch.no_grad()
     def _term_names(self) -> tuple[str, ...]:
         """What the model's losses are called: asked once, of two blank images and in a way that leaves no trace in the model."""
-        was_training, blank = self.model.training, self.example().repeat(2, 1, 1, 1)
+        was_training, blank = self.model.training, self.blank().repeat(2, 1, 1, 1)
         targets = torch.full((2, len(self.classes)), 1 / len(self.classes), device=self.device)
         with torch.random.fork_rng(devices=[]):
             names = tuple(self.model.eval().terms(blank, targets))  # type: ignore[operator]
         self.model.train(was_training)
         return names
 
-    def example(self) -> Tensor:
+    def blank(self) -> Tensor:
         """One blank image as the model gets it: (1, C, H, W)."""
         return torch.zeros(1, *self.shape.sizes, device=self.device)
 
@@ -246,10 +246,16 @@ class ClassifyTask:
         scores = score_classes(np.concatenate(judged), np.array(labels), self.classes, names)
         return replace(scores, left_out=len(listing) - len(labels))
 
-    def frame(self, split: SplitName, number: int) -> Tensor:
-        """One held-out image as it is judged, bytes (C, H, W)."""
+    def example_count(self, split: SplitName) -> int:
+        return len(self.images.split(split))
+
+    def example(self, split: SplitName, number: int) -> Example:
+        """As it is judged."""
         start = number - number % _AT_A_TIME
-        return self._frames(split, start)[number - start]
+        frame = self._frames(split, start)[number - start]
+        return Example(
+            frame.permute(1, 2, 0).numpy(), self.classes[self.images.split(split).labels[number]]
+        )  # (H, W, C)
 
     def _frames(self, split: SplitName, start: int) -> Tensor:
         """Some held-out images from number `start` on, scattered where images are: always to the same places."""

@@ -8,12 +8,13 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from saccade.config import Recipe
+from saccade.data.corpus import SplitName
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,13 @@ class Validation:
     metrics: Mapping[str, float]
     score: float
     samples: Sequence[str] = ()
+
+
+class Example(NamedTuple):
+    """One held-out example: what the task's `predict` takes, and what people say of it."""
+
+    given: Any
+    truth: str
 
 
 class Task(Protocol):
@@ -66,6 +74,10 @@ class Task(Protocol):
         ...
 
     def validate(self) -> Validation: ...
+
+    def example_count(self, split: SplitName) -> int: ...
+
+    def example(self, split: SplitName, number: int) -> Example: ...
 
     def describe(self, work: Any) -> str:
         """A batch in words, for an error message."""

@@ -32,7 +32,7 @@ from saccade.layers.consistency import consistent_cross_entropy
 from saccade.layers.cross_entropy import linear_cross_entropy
 from saccade.tasks.generate import DecodeConfig, Written, as_prefix, found_in_order, generate
 from saccade.tasks.scores import TranslationScores, score_translations
-from saccade.tasks.task import Loss, Objective, Validation, device, trainable
+from saccade.tasks.task import Example, Loss, Objective, Validation, device, trainable
 
 
 class ObjectiveConfig(BaseConfig):
@@ -200,6 +200,13 @@ class TranslationTask:
             total += float(linear_cross_entropy(readouts, self.output, words)[0])
             count += len(words)
         return math.exp(min(total / max(count, 1), 100.0))
+
+    def example_count(self, split: SplitName) -> int:
+        return len(self.corpus.held_out(split))
+
+    def example(self, split: SplitName, number: int) -> Example:
+        phrase = self.corpus.held_out(split)[number]
+        return Example(phrase.source, phrase.target)
 
     def evaluate(self, split: SplitName, **decode: Any) -> TranslationScores:
         phrases = self.corpus.held_out(split)

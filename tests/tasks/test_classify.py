@@ -191,7 +191,7 @@ def test_only_training_images_are_augmented(digits):
 def test_scattered_images_are_elsewhere_each_time_in_training_and_always_the_same_when_held_out(digits):
     task = a_task(digits, scatter={"kind": "translated", "rows": 20, "columns": 30})
     assert task.model.output.in_features == 20 * 30
-    assert task.example().shape == (1, 1, 20, 30)
+    assert task.blank().shape == (1, 1, 20, 30)
     work = task.epoch(0, 0, 1)[0]
     first, second = task.batch(work).inputs, task.batch(work).inputs
     assert first.shape == (len(work), 1, 20, 30)
