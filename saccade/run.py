@@ -30,7 +30,7 @@ class Run:
         return list(self.answers(inputs, best, **decode))
 
     def answers(self, inputs: Sequence[Any], best: int = 1, **decode: Any) -> Iterator[Any]:
-        """The same one by one, as they are found: for more inputs than one wants to wait for."""
+        """The same one by one, as they are found: for more inputs than one wants to wait for. Until the last, weights must not change."""
         answers: Iterator[Any] = self.task.answers(inputs, best=best, **self._fitting(decode))
         return answers
 

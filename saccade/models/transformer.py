@@ -21,7 +21,7 @@ from saccade.layers.choices import ScoreName
 from saccade.layers.decoder_cache import Past, State
 from saccade.layers.dropout import Dropout
 from saccade.layers.feed_forward import Activation, FeedForward, feed_forward
-from saccade.layers.plain_steps import PlainSteps
+from saccade.layers.plain_steps import PlainSteps, plain_linear
 from saccade.layers.transformer import DecoderLayer, EncoderLayer, Norm
 
 
@@ -192,7 +192,7 @@ class Transformer(nn.Module):
     def step(self, token: Tensor, state: State) -> tuple[Tensor, State]:
         y = self._embed(self.target_embedding(token)[:, None], self.target_positions, state.position)  # (B, 1, D)
         readout, state = self.decoder.step(y, state)
-        return self.output(readout.squeeze(1)), state
+        return plain_linear(self.output)(readout.squeeze(1)), state
 
     def select(self, state: State, rows: Tensor) -> State:
         return state.rows(rows)

@@ -1,6 +1,7 @@
 """From something encoded to words: the `decode` section of a recipe, and the search that it describes."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -14,6 +15,7 @@ from saccade.config_errors import Sources, sentences, together
 from saccade.data.tokenizer import BOS, EOS, PAD
 from saccade.decoding import BeamConfig, Hypothesis, Prefix, SamplingConfig, beam_search, greedy_search, sample
 from saccade.errors import UserError
+from saccade.layers.plain_steps import Kept, weights_stay
 
 _SORTED = 1024  # rows at a time; with a fourth of them batches of 32 hold a tenth more padding
 
@@ -115,6 +117,7 @@ def found_in_order(
     little is padded.
     """
     rest, at_a_time = range(len(lengths)), 8 * batch
+    kept: Kept = {}
     while rest:
         part, rest = rest[:at_a_time], rest[at_a_time:]
         at_a_time = max(at_a_time, min(2 * at_a_time, _SORTED))
@@ -122,7 +125,8 @@ def found_in_order(
         found: dict[int, list[Hypothesis]] = {}
         for start in range(0, len(order), batch):
             rows = order[start : start + batch]
-            found.update(zip(rows, search(rows), strict=True))
+            with weights_stay(kept) if len(lengths) > batch else nullcontext():
+                found.update(zip(rows, search(rows), strict=True))
         yield from (found.get(row) for row in part)
 
 

@@ -230,15 +230,19 @@ class TranslationTask:
     def answers(
         self, sources: Sequence[str], prefixes: Sequence[str] | None = None, **decode: Any
     ) -> Iterator[Translation]:
-        """The same, as they are found. What was given is checked before the first."""
+        """The same, as they are found. What was given is checked before the first; weights must stay until the last."""
         config = self.recipe.decode.with_changes(decode)
         ids = self.encode(sources)
         asked = None if prefixes is None else [prefix if ids[row] else "" for row, prefix in enumerate(prefixes)]
         forced = None if asked is None else self.encode_targets(asked, known=True)
+        self.model.eval()
 
         @torch.no_grad()
         def search(rows: list[int]) -> list[list[Hypothesis]]:
-            self.model.eval()
+            if (
+                self.model.training
+            ):  # somebody trained it since the last answer; all parts are asked for no one's sake but theirs
+                self.model.eval()
             memory, lengths = self.encoded([ids[row] for row in rows])
             begin = None if forced is None else [forced[row] for row in rows]
             return generate(self.stepper, memory, 2 * lengths + 20, config, begin, rows)

@@ -7,6 +7,7 @@ import torch
 
 from saccade.attention import record_attention
 from saccade.attention.intervening import change_attention, cut
+from saccade.layers.plain_steps import weights_stay
 from saccade.models import transformer
 
 KINDS = list(product(("pre", "post"), ("sinusoidal", "learned", "rotary"), ("relu", "gelu", "gated")))
@@ -50,6 +51,10 @@ def test_the_numbers_are_those_of_the_modules(norm, positions, activation):
     expected = logits_of(model, watched=range(5))
     torch.testing.assert_close(logits_of(model), expected)
     torch.testing.assert_close(logits_of(model, watched=(1, 3)), expected)  # both leave the same state
+    kept = {}
+    for _ in range(2):
+        with weights_stay(kept):
+            torch.testing.assert_close(logits_of(model), expected)
 
 
 def plain_steps_of(model):
@@ -92,3 +97,28 @@ def test_weights_that_change_between_two_searches_are_read_again():
     after = logits_of(model)
     assert not torch.allclose(before, after, atol=1e-3)
     torch.testing.assert_close(after, logits_of(model, watched=range(5)))
+
+
+@torch.no_grad()
+def test_where_weights_stay_they_are_read_once_and_only_there():
+    model, kept = a_model(), {}
+    before = logits_of(model)
+    with weights_stay(kept):
+        first = plain_steps_of(model)
+        assert plain_steps_of(model) is first
+    assert plain_steps_of(model) is not first
+    model.decoder.layers[0].self_attention.query.weight.mul_(2)
+    with weights_stay(kept):
+        torch.testing.assert_close(logits_of(model), before)  # what was promised not to change is not looked at again
+    after = logits_of(model)
+    assert not torch.allclose(before, after, atol=1e-3)
+    with weights_stay({}):
+        torch.testing.assert_close(logits_of(model), after)
+
+
+@torch.no_grad()
+def test_whoever_listens_to_the_output_layer_is_heard_where_weights_stay():
+    model = a_model()
+    model.output.register_forward_hook(lambda module, inputs, output: 0 * output)
+    with weights_stay({}):
+        assert not logits_of(model).any()
