@@ -97,7 +97,7 @@ def draw(bars: list[Bar]) -> None:
     axes = figure.add_subplot()
     for place, bar in enumerate(bars):
         axes.barh(place, bar.times, height=0.6, color=REACHED if bar.is_reached else MISSED)
-        axes.text(max(bar.times, bar.goal or 0.0), place, f"  {bar.times:.1f} × {bar.peer}", va="center", fontsize=9)
+        axes.text(max(bar.times, bar.goal or 0.0), place, f"  {bar.times:.2f} × {bar.peer}", va="center", fontsize=9)
         if bar.goal is not None:
             axes.plot([bar.goal, bar.goal], [place - 0.42, place + 0.42], color=MARK, linewidth=2)
     axes.axvline(1.0, color=MARK, linewidth=0.8, linestyle=":")
