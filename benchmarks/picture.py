@@ -103,7 +103,7 @@ def draw(bars: list[Bar]) -> None:
     axes.axvline(1.0, color=MARK, linewidth=0.8, linestyle=":")
     axes.set_yticks(range(len(bars)), [bar.label for bar in bars])
     axes.invert_yaxis()
-    axes.set_xlim(0, 1.3 * max(max(bar.times, bar.goal or 0.0) for bar in bars))
+    axes.set_xlim(0, 1.4 * max(max(bar.times, bar.goal or 0.0) for bar in bars))
     axes.set_xlabel("times faster than the best peer\n(dotted: as fast; black marks: goals; brown: not reached)")
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
