@@ -9,17 +9,15 @@ import hashlib
 import math
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from types import FrameType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from saccade.attention.positions import is_position_table
 from saccade.errors import UserError
 from saccade.files import make_directory
 from saccade.tasks.task import Objective, Task
@@ -33,7 +31,7 @@ from saccade.training.checkpoint import (
     put_tensors,
 )
 from saccade.training.config import TrainConfig
-from saccade.training.muon import Muon, inner_matrices
+from saccade.training.optimizer import optimizer_of
 from saccade.training.precision import resolve
 from saccade.training.reporter import Reporter
 from saccade.training.schedule import rate_at
@@ -72,7 +70,7 @@ class Training:
         self.world = world
         self.objectives = list(task.objectives())
         self.names = {parameter: name for name, parameter in task.model.named_parameters()}
-        self.optimizers = [_optimizer(objective, config, task.model) for objective in self.objectives]
+        self.optimizers = [optimizer_of(objective, config, task.model) for objective in self.objectives]
         self.device = next(task.model.parameters()).device
         self.dtype = resolve(config.precision, self.device)
         self.progress = Progress()
@@ -292,27 +290,6 @@ class Training:
             f"the last good checkpoint stays in {self.directory.path}; go on with a lower rate "
             f"(--resume --set train.rate={self.config.rate / 3:.2g}), a longer train.warmup or a smaller train.clip"
         )
-
-
-def _optimizer(objective: Objective, config: TrainConfig, model: nn.Module) -> torch.optim.Optimizer:
-    """Weight decay is for what has two axes or more and is no table of positions: a bias or the gain of a norm that is pulled to 0 loses
-    what it is for."""
-    kinds: dict[str, Callable[..., torch.optim.Optimizer]] = {
-        "adam": torch.optim.Adam,
-        "adamw": torch.optim.AdamW,
-        "muon": partial(Muon, matrices=inner_matrices(model)),
-    }
-    left_alone = [each for each in objective.parameters if each.dim() < 2 or is_position_table(each)]
-    decayed = [each for each in objective.parameters if each.dim() >= 2 and not is_position_table(each)]
-    groups: list[dict[str, Any]] = [{"params": decayed}, {"params": left_alone, "weight_decay": 0.0}]
-    return kinds[config.optimizer](
-        groups,
-        lr=config.rate,
-        betas=config.betas,
-        eps=config.epsilon,
-        weight_decay=config.weight_decay,
-        fused=True,
-    )
 
 
 @torch.no_grad()
