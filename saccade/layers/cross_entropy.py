@@ -11,14 +11,16 @@ vocabulary, the mean of the logits and - ε/V, never meets the logits: it is com
 Axis legend: N tokens, D features, V vocabulary.
 """
 
+import math
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
 
-CHUNK_ELEMENTS = 2**20  # logits held at once: few enough to stay in a cache, enough rows for a fast matmul
+CHUNK_ELEMENTS = 2**21  # logits held at once: few enough to stay in a cache, enough rows for a fast matmul
 
 
 def linear_cross_entropy(
@@ -38,30 +40,30 @@ class _LinearCrossEntropy(Function):
     ) -> tuple[Tensor, Tensor]:
         words = len(weight)
         rows = max(1, CHUNK_ELEMENTS // words)
-        nll, total = hidden.new_empty(len(hidden)), hidden.new_zeros(())
+        target_logit, nll = hidden.new_empty(2, len(hidden))
         new = torch.empty_like if len(hidden) else torch.zeros_like
         gradients = (new(hidden), new(weight), torch.zeros_like(bias)) if with_gradient else None
         held = hidden.new_empty(min(rows, len(hidden)), words)
-        mean_word, mean_bias = weight.mean(0), bias.mean()
         for start in range(0, len(hidden), rows):
             chunk = slice(start, start + rows)
             h, target = hidden[chunk], targets[chunk, None]
-            logits = torch.addmm(bias, h, weight.t(), out=held[: len(h)])  # (rows, V)
-            target_logit = logits.gather(1, target).squeeze(1)
-            log_probs = torch.log_softmax(logits, 1, out=logits)
-            target_log_prob = log_probs.gather(1, target).squeeze(1)
-            nll[chunk] = -target_log_prob
-            total -= (1 - smoothing) * target_log_prob.sum()
-            if smoothing:
-                log_sums = target_logit - target_log_prob
-                mean_logits = torch.mv(h, mean_word) + mean_bias  # a mean of products is a product with the mean
-                total += smoothing * (log_sums - mean_logits).sum()
+            logits = torch.mm(h, weight.t(), out=held[: len(h)]).add_(bias)  # (rows, V)
+            target_logit[chunk] = logits.gather(1, target).squeeze(1)
+            probabilities = torch.softmax(logits, 1, out=logits)
+            nll[chunk] = -probabilities.gather(1, target).squeeze(1).log()
             if gradients is not None:
-                gradient = log_probs.exp_()
-                gradient.scatter_add_(1, target, gradient.new_full((1, 1), smoothing - 1).expand_as(target))
+                gradient = probabilities.scatter_add_(
+                    1, target, hidden.new_full((1, 1), smoothing - 1).expand_as(target)
+                )
                 torch.mm(gradient, weight, out=gradients[0][chunk])
                 gradients[1].addmm_(gradient.t(), h, beta=float(start > 0))  # with 0 what was there is not even read
-                gradients[2].add_(gradient.sum(0))
+                gradients[2].add_(torch.mv(gradient.t(), gradient.new_ones(len(h))))  # a sum, by the faster kernel
+        _mend_the_improbable(nll, hidden, weight, bias, targets)
+        total = (1 - smoothing) * nll.sum()
+        mean_word = weight.mean(0)
+        if smoothing:
+            mean_logits = torch.mv(hidden, mean_word) + bias.mean()  # a mean of products is a product with the mean
+            total += smoothing * (nll + target_logit - mean_logits).sum()
         if gradients is not None:
             if smoothing:  # - ε/V, the same for every word
                 gradients[0].sub_(mean_word, alpha=smoothing)
@@ -75,3 +77,11 @@ class _LinearCrossEntropy(Function):
     @once_differentiable
     def backward(ctx: Any, total: Tensor, nll: Tensor) -> tuple[Tensor | None, ...]:
         return *(gradient * total for gradient in ctx.saved_tensors), None, None, None
+
+
+def _mend_the_improbable(nll: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> None:
+    """A probability too small for its dtype has no logarithm: of such targets, which are rare, the logits are computed again."""
+    rare = (nll > -math.log(torch.finfo(nll.dtype).tiny)).nonzero().squeeze(1)
+    for some in rare.split(max(1, CHUNK_ELEMENTS // len(weight))):
+        logits = torch.addmm(bias, hidden[some], weight.t())
+        nll[some] = F.cross_entropy(logits, targets[some], reduction="none")

@@ -40,6 +40,19 @@ def test_every_size_of_vocabulary_is_normalised_in_its_own_memory(words):
     torch.testing.assert_close(nll, F.cross_entropy(layer(hidden), targets, reduction="none").detach())
 
 
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_a_target_whose_probability_is_too_small_to_be_written_down_has_its_loss(smoothing):
+    layer, targets = nn.Linear(2, 3), torch.tensor([0, 1, 2, 1])
+    layer.weight.data = torch.tensor([[0.0, 1.0], [1.0, 0.0], [0.5, 0.5]])
+    hidden = torch.tensor([[200.0, 0.0], [1.0, 2.0], [-500.0, 500.0], [0.0, 90.0]])  # probabilities from 0.2 to e⁻⁵⁰⁰
+    total, nll = linear_cross_entropy(hidden, layer, targets, smoothing)
+    torch.testing.assert_close(nll, F.cross_entropy(layer(hidden), targets, reduction="none").detach())
+    torch.testing.assert_close(
+        total, F.cross_entropy(layer(hidden), targets, reduction="sum", label_smoothing=smoothing)
+    )
+    assert nll.max() > 150
+
+
 def test_large_logits_do_not_overflow():
     layer = nn.Linear(2, 3)
     total, _ = linear_cross_entropy(torch.full((4, 2), 1e4), layer, torch.tensor([0, 1, 2, 0]))
