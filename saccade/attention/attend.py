@@ -7,6 +7,8 @@
 Axis legend: B batch, H heads, Q queries, K keys, D features. `Attend` takes (..., length, D), usually (B, length, D).
 """
 
+from collections.abc import Callable
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -14,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from saccade.attention import routes
+from saccade.attention.many_steps import over_many_steps
 from saccade.attention.recording import is_watched, record
 from saccade.attention.routes import Lookup, Route
 from saccade.attention.scores import HiddenLayerScore, Score
@@ -32,11 +35,25 @@ class Memory(NamedTuple):
     prepared: Tensor  # (..., K, as the score prepared it)
     value: Tensor  # (..., K, D)
 
+    def sum(self, weights: Tensor) -> Tensor:
+        """(..., Q, K) → (..., Q, D)"""
+        return weights @ self.value
+
+    def over_steps(self) -> "Memory":
+        """The same for a loop that looks at it at every step: its values' gradient comes from all steps at once."""
+        return _MemoryOverSteps(*self)
+
     def rows(self, index: Tensor) -> "Memory":
         return Memory(self.prepared[index], self.value[index])
 
     def then(self, later: "Memory") -> "Memory":
         return Memory(torch.cat((self.prepared, later.prepared), dim=-2), torch.cat((self.value, later.value), dim=-2))
+
+
+class _MemoryOverSteps(Memory):
+    @cached_property
+    def sum(self) -> Callable[[Tensor], Tensor]:
+        return over_many_steps(self.value)
 
 
 class Attend(nn.Module):
@@ -106,7 +123,7 @@ class Attend(nn.Module):
             alignment = self._align(lookup)
             if is_watched(self):
                 record(self, alignment.weights)
-            return Attended(self._sum(alignment.weights, lookup), alignment.log_prob)
+            return Attended(memory.sum(self._drop(alignment.weights)), alignment.log_prob)
         if is_watched(self):
             with torch.no_grad():
                 chunks = routes.fits_chunked(self.score, self.selection, lookup)
@@ -128,10 +145,8 @@ class Attend(nn.Module):
             )  # a bias of -inf hides, as it does in the fused kernel
         return self.selection(scores, visible, lookup.query, lookup.first_query)
 
-    def _sum(self, weights: Tensor, lookup: Lookup) -> Tensor:
-        return (
-            F.dropout(weights, self.dropout, self.training) @ lookup.value
-        )  # (..., Q, K) @ (..., K, D) -> (..., Q, D)
+    def _drop(self, weights: Tensor) -> Tensor:
+        return F.dropout(weights, self.dropout, self.training)
 
     def _align_in_chunks(self, lookup: Lookup) -> Alignment:
         assert isinstance(self.score, HiddenLayerScore)
@@ -140,4 +155,4 @@ class Attend(nn.Module):
 
     def _in_chunks(self, lookup: Lookup) -> tuple[Tensor, Tensor]:
         weights, log_prob = self._align_in_chunks(lookup)
-        return self._sum(weights, lookup), log_prob
+        return self._drop(weights) @ lookup.value, log_prob  # (..., Q, K) @ (..., K, D) -> (..., Q, D)

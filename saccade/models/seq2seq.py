@@ -12,6 +12,7 @@ What does not depend on the state (the gates' share of the words, the readout, t
 Axis legend: B batch, S source length, T target length, D features, E embedding size.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
@@ -30,7 +31,7 @@ from saccade.attention import (
 from saccade.config import Config as BaseConfig
 from saccade.layers.choices import AttentionName, SelectionName
 from saccade.layers.dropout import Dropout
-from saccade.layers.recurrent import CELLS, Cell, CellName, RecurrentEncoder
+from saccade.layers.recurrent import CELLS, Cell, CellName, CellOverSteps, RecurrentEncoder
 
 
 class Config(BaseConfig):
@@ -60,6 +61,9 @@ class Config(BaseConfig):
         if self.attention != "location":
             self._refuse_unused("attention=location", "longest")
         return self
+
+
+Stack = Sequence[Cell | CellOverSteps]
 
 
 @dataclass(frozen=True)
@@ -123,12 +127,18 @@ class Decoder(nn.Module):
         """One query per row (B, D) → context (B, D) and log-probability (B,) or 0."""
         raise NotImplementedError
 
-    def _advance(self, gates: Tensor, cells: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    def _stack(self) -> Stack:
+        return [_cell(cell) for cell in self.cells]
+
+    def _stack_over_steps(self) -> Stack:
+        return [_cell(cell).over_steps() for cell in self.cells]
+
+    def _advance(self, stack: Stack, gates: Tensor, cells: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """One step of the stack, given the first cell's gates."""
         after: list[Tensor] = []
-        for cell, state in zip(self.cells, cells, strict=True):
+        for cell, state in zip(stack, cells, strict=True):
             if after:
-                gates = _cell(cell).gates(self.dropout(_cell(cell).output(after[-1])))
+                gates = cell.gates(self.dropout(cell.output(after[-1])))
             after.append(cell(gates, state))
         return tuple(after)
 
@@ -150,11 +160,12 @@ class FixedContext(Decoder):
 
     def unroll(self, embedded: Tensor, state: State) -> tuple[Tensor, Tensor]:
         first = _cell(self.cells[0])
-        more_gates = first.more_gates(first.size)
+        stack, more_gates = self._stack_over_steps(), first.more_gates(first.size)
+        state = replace(state, memory=state.memory.over_steps())
         tops, contexts, log_probs = [], [], []
         for gates in first.gates(embedded).unbind(1):
             context, log_prob = self._look(self._top(state.cells), state)
-            cells = self._advance(gates + more_gates(context), state.cells)
+            cells = self._advance(stack, gates + more_gates(context), state.cells)
             state = replace(state, cells=cells, position=state.position + 1)
             tops.append(self._top(cells))
             contexts.append(context)
@@ -164,7 +175,8 @@ class FixedContext(Decoder):
     def step(self, embedded: Tensor, state: State) -> tuple[Tensor, State]:
         first = _cell(self.cells[0])
         context, _ = self._look(self._top(state.cells), state)
-        cells = self._advance(first.gates(embedded) + first.more_gates(first.size)(context), state.cells)
+        gates = first.gates(embedded) + first.more_gates(first.size)(context)
+        cells = self._advance(self._stack(), gates, state.cells)
         readout = self._read(self._top(cells), context, embedded)
         return readout, replace(state, cells=cells, readout=readout, position=state.position + 1)
 
@@ -200,20 +212,20 @@ class StepThenAttend(Decoder):
         return _look_once(self.attention, query, state)
 
     def unroll(self, embedded: Tensor, state: State) -> tuple[Tensor, Tensor]:
-        tops, cells = [], state.cells
+        stack, tops, cells = self._stack_over_steps(), [], state.cells
         for gates in _cell(self.cells[0]).gates(embedded).unbind(1):
-            cells = self._advance(gates, cells)
+            cells = self._advance(stack, gates, cells)
             tops.append(self._top(cells))
         top = torch.stack(tops, 1)
         attended = self.attention.recall(top, state.memory, visible=state.visible)
         return self._read(attended.context, top), attended.log_prob
 
     def step(self, embedded: Tensor, state: State) -> tuple[Tensor, State]:
-        readout, _, state = self._step(_cell(self.cells[0]).gates(embedded), state)
+        readout, _, state = self._step(self._stack(), _cell(self.cells[0]).gates(embedded), state)
         return readout, state
 
-    def _step(self, gates: Tensor, state: State) -> tuple[Tensor, Tensor, State]:
-        cells = self._advance(gates, state.cells)
+    def _step(self, stack: Stack, gates: Tensor, state: State) -> tuple[Tensor, Tensor, State]:
+        cells = self._advance(stack, gates, state.cells)
         context, log_prob = self._look(self._top(cells), state)
         readout = self._read(context, self._top(cells))
         return readout, log_prob, replace(state, cells=cells, readout=readout, position=state.position + 1)
@@ -230,17 +242,19 @@ class StepThenAttendFeeding(StepThenAttend):
 
     def unroll(self, embedded: Tensor, state: State) -> tuple[Tensor, Tensor]:
         first = _cell(self.cells[0])
-        more_gates = first.more_gates(self.embedding)
+        stack, more_gates = self._stack_over_steps(), first.more_gates(self.embedding)
+        state = replace(state, memory=state.memory.over_steps())
         readouts, log_probs = [], []
         for gates in first.gates(embedded).unbind(1):
-            readout, log_prob, state = self._step(gates + more_gates(state.readout), state)
+            readout, log_prob, state = self._step(stack, gates + more_gates(state.readout), state)
             readouts.append(readout)
             log_probs.append(log_prob)
         return torch.stack(readouts, 1), _over_time(log_probs)
 
     def step(self, embedded: Tensor, state: State) -> tuple[Tensor, State]:
         first = _cell(self.cells[0])
-        readout, _, state = self._step(first.gates(embedded) + first.more_gates(self.embedding)(state.readout), state)
+        gates = first.gates(embedded) + first.more_gates(self.embedding)(state.readout)
+        readout, _, state = self._step(self._stack(), gates, state)
         return readout, state
 
 

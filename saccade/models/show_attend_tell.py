@@ -58,7 +58,7 @@ class Gaze(Attend):
         weights, log_prob = selection(scores, None, query[:, None])
         if is_watched(self):
             record(self, weights)
-        context = (weights @ memory.value).squeeze(1)  # (B, 1, K) @ (B, K, D) -> (B, D)
+        context = memory.sum(weights).squeeze(1)  # (B, 1, K) @ (B, K, D) -> (B, D)
         return Look(context, scores.squeeze(1), log_prob.squeeze(-1) if log_prob.dim() else log_prob)
 
 
@@ -86,11 +86,12 @@ class SoftTeller(Teller):
     def unroll(self, embedded: Tensor, state: show_tell.State) -> Reading:
         assert isinstance(state, State)
         selection = self._selection()
+        memory, cell = state.memory.over_steps(), self.cell.over_steps()
         more_gates = self.cell.more_gates(self.attention.score.key_size)
         cells, tops, contexts, scores, log_probs = state.cells, [], [], [], []
         for gates in self.cell.gates(embedded).unbind(1):
-            context, score, log_prob = self._look(cells, state.memory, selection)
-            cells = self.cell(gates + more_gates(context), cells)
+            context, score, log_prob = self._look(cells, memory, selection)
+            cells = cell(gates + more_gates(context), cells)
             tops.append(self.cell.output(cells))
             contexts.append(context)
             scores.append(score)

@@ -63,9 +63,9 @@ class Teller(nn.Module):
 
     def unroll(self, embedded: Tensor, state: State) -> Reading:
         """All steps with the true words (B, T, E)."""
-        cells, tops = state.cells, []
+        cell, cells, tops = self.cell.over_steps(), state.cells, []
         for gates in self.cell.gates(embedded).unbind(1):
-            cells = self.cell(gates, cells)
+            cells = cell(gates, cells)
             tops.append(self.cell.output(cells))
         nothing = cells.new_zeros(())
         return Reading(self._read(embedded, torch.stack(tops, 1)), nothing, nothing)

@@ -5,6 +5,7 @@ import itertools
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from saccade.attention import all_scores, all_selections, record_attention
 from saccade.data.tokenizer import BOS
@@ -70,6 +71,21 @@ def test_a_cell_unrolled_equals_torchs_whole_layer(cell):
         state = ours(gates, state)
         outputs.append(ours.output(state))
     torch.testing.assert_close(torch.stack(outputs, 1), whole(x)[0], atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("cell", ["gru", "lstm"])
+def test_the_encoder_equals_torchs_own_network_over_packed_sequences(cell):
+    torch.manual_seed(0)
+    encoder, lengths = RecurrentEncoder(cell, 5, 8, layers=2, dropout=0.0).double(), torch.tensor([3, 6, 1])
+    x = torch.randn(3, 6, 5).double().requires_grad_()
+    outputs, last = encoder.network(pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False))
+    h = last[0] if cell == "lstm" else last
+    expected = pad_packed_sequence(outputs, batch_first=True)[0], torch.cat((h[-2], h[-1]), dim=-1)
+    got, inputs = encoder(x, lengths), (x, *encoder.parameters())
+    weights = [torch.randn_like(each) for each in expected]
+    gradients = (torch.autograd.grad(each, inputs, weights) for each in (got, expected))
+    for mine, other in zip((*got, *next(gradients)), (*expected, *next(gradients)), strict=True):
+        torch.testing.assert_close(mine, other, atol=1e-12, rtol=0)
 
 
 @pytest.mark.parametrize("cell", ["gru", "lstm"])

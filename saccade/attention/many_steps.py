@@ -1,0 +1,79 @@
+"""A product that a loop takes at every step: the gradient of its matrix from all steps at once.
+
+    yₜ = xₜ M + b          M: Σₜ xₜᵀ gₜ = [x₁; x₂; …]ᵀ [g₁; g₂; …]          b: Σₜ gₜ          xₜ: gₜ Mᵀ
+
+Left alone, a recurrent network multiplies xₜᵀ gₜ and adds it to a sum as large as M at every step of its way back. Here a step only puts
+xₜ and gₜ aside; one long product follows after the last of them. It is known when that is: each step takes a ticket that depends on M, and
+the ticket's own gradient comes after those of all who hold it.
+
+Axis legend: N rows of all steps, S rows of M, D columns of M.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
+
+_Aside = list[tuple[int, Tensor, Tensor]]  # of which backward pass, xₜ, gₜ
+
+
+def over_many_steps(matrix: Tensor, bias: Tensor | None = None) -> Callable[[Tensor], Tensor]:
+    """x (..., rows, S) → x @ matrix + bias, for a matrix (S, D) or one per batch row (B, S, D); made once, called at every step."""
+    if not _pays(matrix):
+        return lambda x: _product(x, matrix, bias)
+    aside: _Aside = []
+    ticket = _Ticket.apply(matrix, bias, aside)
+    constants = matrix.detach(), None if bias is None else bias.detach()
+    return lambda x: _Product.apply(x, *constants, ticket, aside)
+
+
+def _product(x: Tensor, matrix: Tensor, bias: Tensor | None) -> Tensor:
+    return x @ matrix if bias is None else F.linear(x, matrix.mT, bias)
+
+
+def _pays(matrix: Tensor) -> bool:
+    learns = torch.is_grad_enabled() and matrix.requires_grad and matrix.device.type == "cpu"
+    return learns and not torch.is_autocast_enabled("cpu") and not torch.compiler.is_compiling()
+
+
+class _Product(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, matrix: Tensor, bias: Tensor | None, ticket: Tensor, aside: _Aside) -> Tensor:
+        ctx.save_for_backward(x, matrix)
+        ctx.aside = aside
+        return _product(x, matrix, bias)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        x, matrix = ctx.saved_tensors
+        ctx.aside.append((_backward_pass(), x, gradient))
+        return gradient @ matrix.mT if ctx.needs_input_grad[0] else None, None, None, gradient.new_zeros(()), None
+
+
+class _Ticket(Function):
+    @staticmethod
+    def forward(ctx: Any, matrix: Tensor, bias: Tensor | None, aside: _Aside) -> Tensor:
+        ctx.aside, ctx.axes = aside, matrix.dim()
+        return matrix.new_zeros(())
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor | None, None]:
+        now = _backward_pass()  # what a pass that did not ask for this gradient left behind is not counted
+        taken = [(x, g) for number, x, g in ctx.aside if number == now]
+        ctx.aside.clear()
+        x, g = (torch.cat([_rows(each, ctx.axes) for each in part], -2) for part in zip(*taken, strict=True))
+        return x.mT @ g, g.sum(0) if ctx.needs_input_grad[1] else None, None  # (S, N) @ (N, D), (D,)
+
+
+def _rows(x: Tensor, axes: int) -> Tensor:
+    return x.flatten(0, -2) if axes == 2 else x
+
+
+def _backward_pass() -> int:
+    return int(torch._C._current_graph_task_id())
