@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from saccade.layers.cross_entropy import CHUNK_ELEMENTS
+from saccade.layers.cross_entropy import CHUNK_ELEMENTS, add_smoothing, smoothed_loss
 
 
 def consistent_cross_entropy(
@@ -39,27 +39,35 @@ class _ConsistentCrossEntropy(Function):
     ) -> tuple[Tensor, Tensor]:
         words, count = len(weight), hidden.shape[1]
         rows = max(1, CHUNK_ELEMENTS // (2 * words))
-        nll, total = hidden.new_empty(2, count), hidden.new_zeros(())
+        target_logit, nll, divergence = hidden.new_empty(3, 2, count)
         gradients = torch.empty_like(hidden), torch.zeros_like(weight), torch.zeros_like(bias)
+        held = hidden.new_empty(3, min(2 * rows, 2 * count) * words)
+        half = consistency / 2
         for start in range(0, count, rows):
             chunk = slice(start, start + rows)
             h, target = hidden[:, chunk], targets[chunk].expand(2, -1)[..., None]  # (2, rows, D), (2, rows, 1)
-            logits = torch.addmm(bias, h.flatten(0, 1), weight.t()).unflatten(0, (2, -1))  # (2, rows, V)
-            log_p = logits.sub_(logits.logsumexp(-1, keepdim=True))
-            p = log_p.exp()
-            target_log_p = log_p.gather(-1, target)
-            nll[:, chunk] = -target_log_p.squeeze(-1)
-            total -= (1 - smoothing) * target_log_p.sum() + smoothing * log_p.mean(-1).sum()
-            apart = torch.stack((log_p[0] - log_p[1], log_p[1] - log_p[0]), out=logits)  # a and -a
-            divergence = (p * apart).sum(-1, keepdim=True)  # KL(p‖q) and KL(q‖p), (2, rows, 1)
-            total += consistency / 2 * divergence.sum()
-            gradient = apart.sub_(divergence).mul_(p).mul_(consistency / 2)
-            gradient.add_(p, alpha=1 + consistency / 2).sub_(p.flip(0), alpha=consistency / 2).sub_(smoothing / words)
+            flat = h.flatten(0, 1)
+            log_p, p, gradient = (each[: len(flat) * words].view(2, -1, words) for each in held)  # (2, rows, V)
+            torch.mm(flat, weight.t(), out=log_p.flatten(0, 1)).add_(bias)
+            target_logit[:, chunk] = log_p.gather(-1, target).squeeze(-1)
+            torch.log_softmax(log_p, -1, out=log_p)
+            torch.exp(log_p, out=p)
+            nll[:, chunk] = -log_p.gather(-1, target).squeeze(-1)
+            apart = torch.sub(log_p[0], log_p[1], out=log_p[0])  # a
+            for one, other, sign in ((0, 1, 1.0), (1, 0, -1.0)):
+                apart_by_p = torch.mul(apart, p[one], out=gradient[one])
+                divergence[one, chunk] = sign * apart_by_p.sum(-1)  # KL(p‖q) and KL(q‖p)
+                apart_by_p.mul_(sign * half).sub_(p[other], alpha=half)
+                apart_by_p.addcmul_(p[one], 1 + half - half * divergence[one, chunk, None])
             gradient.scatter_add_(-1, target, gradient.new_full((1, 1, 1), smoothing - 1).expand_as(target))
-            flat = gradient.flatten(0, 1)
-            gradients[0][:, chunk] = (flat @ weight).unflatten(0, (2, -1))
-            gradients[1].addmm_(flat.t(), h.flatten(0, 1))
-            gradients[2].add_(flat.sum(0))
+            flat_gradient = gradient.flatten(0, 1)
+            gradients[0][:, chunk] = (flat_gradient @ weight).unflatten(0, (2, -1))
+            gradients[1].addmm_(flat_gradient.t(), flat)
+            gradients[2].add_(torch.mv(flat_gradient.t(), flat_gradient.new_ones(len(flat))))
+        flat = hidden.flatten(0, 1)
+        add_smoothing(gradients, flat, weight, smoothing)
+        total = smoothed_loss(nll.flatten(), target_logit.flatten(), flat, weight, bias, smoothing)
+        total += half * divergence.sum()
         ctx.save_for_backward(*gradients)
         ctx.mark_non_differentiable(nll)
         return total, nll

@@ -59,24 +59,34 @@ class _LinearCrossEntropy(Function):
                 gradients[1].addmm_(gradient.t(), h, beta=float(start > 0))  # with 0 what was there is not even read
                 gradients[2].add_(torch.mv(gradient.t(), gradient.new_ones(len(h))))  # a sum, by the faster kernel
         _mend_the_improbable(nll, hidden, weight, bias, targets)
-        total = (1 - smoothing) * nll.sum()
-        mean_word = weight.mean(0)
-        if smoothing:
-            mean_logits = torch.mv(hidden, mean_word) + bias.mean()  # a mean of products is a product with the mean
-            total += smoothing * (nll + target_logit - mean_logits).sum()
         if gradients is not None:
-            if smoothing:  # - ε/V, the same for every word
-                gradients[0].sub_(mean_word, alpha=smoothing)
-                gradients[1].sub_(hidden.sum(0), alpha=smoothing / words)
-                gradients[2].sub_(len(hidden) * smoothing / words)
+            add_smoothing(gradients, hidden, weight, smoothing)
             ctx.save_for_backward(*gradients)
         ctx.mark_non_differentiable(nll)
-        return total, nll
+        return smoothed_loss(nll, target_logit, hidden, weight, bias, smoothing), nll
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, total: Tensor, nll: Tensor) -> tuple[Tensor | None, ...]:
         return *(gradient * total for gradient in ctx.saved_tensors), None, None, None
+
+
+def smoothed_loss(
+    nll: Tensor, target_logit: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor, smoothing: float
+) -> Tensor:
+    """Summed over tokens, from the negative log-likelihood and the logit of each one's target (N,)."""
+    if not smoothing:
+        return nll.sum()
+    mean_logits = torch.mv(hidden, weight.mean(0)) + bias.mean()  # a mean of products is a product with the mean
+    return (1 - smoothing) * nll.sum() + smoothing * (nll + target_logit - mean_logits).sum()
+
+
+def add_smoothing(gradients: tuple[Tensor, Tensor, Tensor], hidden: Tensor, weight: Tensor, smoothing: float) -> None:
+    """What - ε/V in the gradient of every logit adds to those of h, W and b."""
+    if smoothing:
+        gradients[0].sub_(weight.mean(0), alpha=smoothing)
+        gradients[1].sub_(hidden.sum(0), alpha=smoothing / len(weight))
+        gradients[2].sub_(len(hidden) * smoothing / len(weight))
 
 
 def _mend_the_improbable(nll: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> None:
