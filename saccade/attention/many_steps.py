@@ -18,14 +18,17 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-_Aside = list[tuple[int, Tensor, Tensor]]  # of which backward pass, xₜ, gₜ
+_Aside = dict[int, list[tuple[Tensor, Tensor]]]  # xₜ and gₜ of each backward pass that goes on
 
 
 def over_many_steps(matrix: Tensor, bias: Tensor | None = None) -> Callable[[Tensor], Tensor]:
-    """x (..., rows, S) → x @ matrix + bias, for a matrix (S, D) or one per batch row (B, S, D); made once, called at every step."""
+    """x (..., rows, S) → x @ matrix + bias, for a matrix (S, D) or one per batch row (B, S, D); made once, called at every step.
+
+    While learning on a CPU it has a first derivative only, and none of `torch.func`'s kinds; autocast must be as it was made under.
+    """
     if not _pays(matrix):
         return lambda x: _product(x, matrix, bias)
-    aside: _Aside = []
+    aside: _Aside = {}
     ticket = _Ticket.apply(matrix, bias, aside)
     constants = matrix.detach(), None if bias is None else bias.detach()
     return lambda x: _Product.apply(x, *constants, ticket, aside)
@@ -51,7 +54,9 @@ class _Product(Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         x, matrix = ctx.saved_tensors
-        ctx.aside.append((_backward_pass(), x, gradient))
+        ctx.aside.setdefault(_backward_pass(), []).append(
+            (x.detach(), gradient)
+        )  # with its history it would hold itself
         return gradient @ matrix.mT if ctx.needs_input_grad[0] else None, None, None, gradient.new_zeros(()), None
 
 
@@ -64,9 +69,7 @@ class _Ticket(Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor | None, None]:
-        now = _backward_pass()  # what a pass that did not ask for this gradient left behind is not counted
-        taken = [(x, g) for number, x, g in ctx.aside if number == now]
-        ctx.aside.clear()
+        taken = ctx.aside.pop(_backward_pass())
         x, g = (torch.cat([_rows(each, ctx.axes) for each in part], -2) for part in zip(*taken, strict=True))
         return x.mT @ g, g.sum(0) if ctx.needs_input_grad[1] else None, None  # (S, N) @ (N, D), (D,)
 

@@ -61,7 +61,7 @@ class PlainSteps:
             found: PlainSteps | None = kept[layers[0]]
             return found
         plain = None
-        if all(map(_is_as_published, layers)):
+        if all(map(_is_as_published, layers)) and _is_plain_norm(norm):
             plain = PlainSteps([_PlainLayer.of(layer) for layer in layers], _norm(norm))
         if kept is not None:
             kept[layers[0]] = plain
@@ -147,14 +147,17 @@ def _is_as_published(layer: DecoderLayer) -> bool:
     return all(each.relative is None and each.route is None for each in attentions) and attentions[1].rotary is None
 
 
+def _is_plain_norm(norm: nn.Module) -> bool:
+    return type(norm) in (nn.LayerNorm, nn.Identity) and not is_hooked(norm)
+
+
 def _unchanged(x: Tensor) -> Tensor:
     return x
 
 
 def plain_linear(layer: nn.Linear) -> Arithmetic:
     """The layer itself, or, where weights stay, its arithmetic."""
-    kept = _kept.get()
-    if kept is None or torch.is_grad_enabled():
+    if torch.is_grad_enabled() or torch.compiler.is_compiling() or (kept := _kept.get()) is None:
         return layer
     if layer not in kept:
         is_plain = type(layer) is nn.Linear and not is_hooked(layer)

@@ -19,8 +19,10 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from saccade.attention.many_steps import over_many_steps
+from saccade.layers.dropout import is_hooked
 
 CellName = Literal["gru", "lstm"]
 
@@ -48,8 +50,9 @@ class Cell(nn.Module):
         """The next state, given both parts of the gates: the input's and the state's own."""
         raise NotImplementedError
 
-    def over_steps(self) -> "CellOverSteps":
-        return CellOverSteps(self)
+    def over_steps(self) -> "Cell | CellOverSteps":
+        """For the steps of one sequence; the cell itself where somebody would miss that it is called."""
+        return self if is_hooked(self) else CellOverSteps(self)
 
     def gates(self, first: Tensor) -> Tensor:
         """The input's part of the gates, for the leading features of the input."""
@@ -122,12 +125,15 @@ class RecurrentEncoder(nn.Module):
     def forward(self, x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """x (B, N, D) → annotations (B, N, size), 0 where padded, and the last states of both directions (B, size).
 
-        Read backwards means: each row's own words in reverse order, its padding behind them as before. Torch's packed sequences would
-        do the same, with a gradient whose cost grows with the square of the length.
+        Read backwards means: each row's own words in reverse order, its padding behind them as before. Torch's packed sequences do the
+        same, with a gradient whose cost grows with the square of the length; they are for a network that is hooked or was replaced.
         """
+        if type(self.network) not in (nn.GRU, nn.LSTM) or is_hooked(self.network):
+            return self._read_packed(x, lengths)
         position, length = torch.arange(x.shape[1], device=x.device), lengths.to(x.device)[:, None]
         inside = position < length  # (B, N)
         turned = torch.where(inside, length - 1 - position, position)
+        x = x.masked_fill(~inside[..., None], 0.0)
         for layer in range(self.network.num_layers):
             if layer:
                 x = F.dropout(x, self.network.dropout, self.training)
@@ -145,6 +151,13 @@ class RecurrentEncoder(nn.Module):
         if isinstance(network, nn.GRU):
             return torch.gru(x, start, weights, True, 1, 0.0, self.training, False, True)[0]
         return torch.lstm(x, (start, start), weights, True, 1, 0.0, self.training, False, True)[0]
+
+    def _read_packed(self, x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
+        outputs, last = self.network(packed)
+        annotations, _ = pad_packed_sequence(outputs, batch_first=True, total_length=x.shape[1])
+        h = last[0] if isinstance(last, tuple) else last
+        return annotations, torch.cat((h[-2], h[-1]), dim=-1)
 
 
 def _in_order(x: Tensor, positions: Tensor) -> Tensor:

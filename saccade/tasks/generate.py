@@ -117,8 +117,8 @@ def found_in_order(
     little is padded.
     """
     rest, at_a_time = range(len(lengths)), 8 * batch
-    kept: Kept = {}
     while rest:
+        kept: Kept = {}  # not longer: whoever takes the answers may train the model in between
         part, rest = rest[:at_a_time], rest[at_a_time:]
         at_a_time = max(at_a_time, min(2 * at_a_time, _SORTED))
         order = sorted((row for row in part if lengths[row]), key=lambda row: lengths[row])

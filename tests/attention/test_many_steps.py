@@ -1,7 +1,11 @@
 """A product taken at many steps against torch's own gradient of the same loop."""
 
+import gc
+import weakref
+
 import pytest
 import torch
+from torch.utils.checkpoint import checkpoint
 
 from saccade.attention.many_steps import over_many_steps
 
@@ -67,6 +71,52 @@ def test_a_pass_that_asks_for_other_gradients_leaves_nothing_behind():
             torch.autograd.grad(ours, inputs, retain_graph=again),
             torch.autograd.grad(theirs, inputs, retain_graph=again),
         )
+
+
+@pytest.mark.parametrize("ends", ["early", "in an error"])
+def test_a_pass_that_does_not_come_to_the_matrix_holds_no_memory(ends):
+    held: list[weakref.ref] = []
+
+    class Mark(torch.autograd.Function):
+        """Leaves in the graph what can be seen to be gone."""
+
+        @staticmethod
+        def forward(ctx, x):
+            ctx.mark = type("Marker", (), {})()
+            held.append(weakref.ref(ctx.mark))
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient
+
+    start, matrix = leaves((5, 5), False)
+    states = (lambda product: loop(lambda x: Mark.apply(product(x)), start))(over_many_steps(matrix))
+    if ends == "early":
+        torch.autograd.grad(states.sum(), [start])
+    else:
+        start.register_hook(lambda _: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            torch.autograd.grad(states.sum(), [start])
+    del states
+    gc.collect()
+    assert not any(each() for each in held)
+
+
+def test_passes_inside_of_each_other_are_told_apart():
+    """A reentrant checkpoint runs a backward pass of its own in the middle of the outer one."""
+    inputs = leaves((5, 5), True)
+
+    def by(make) -> list[torch.Tensor]:
+        product = make(*inputs[1:])
+        first = product(inputs[0])
+        second = checkpoint(product, torch.tanh(first), use_reentrant=True)
+        for each in inputs:
+            each.grad = None
+        product(torch.tanh(second)).sum().backward()
+        return [each.grad.clone() for each in inputs]
+
+    equal(by(over_many_steps), by(lambda matrix, bias: lambda x: x @ matrix + bias))
 
 
 def test_steps_that_the_loss_does_not_see_do_not_count():

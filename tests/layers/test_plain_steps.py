@@ -122,3 +122,11 @@ def test_whoever_listens_to_the_output_layer_is_heard_where_weights_stay():
     model.output.register_forward_hook(lambda module, inputs, output: 0 * output)
     with weights_stay({}):
         assert not logits_of(model).any()
+
+
+@torch.no_grad()
+def test_whoever_listens_to_the_decoders_last_norm_is_heard():
+    model = a_model(norm="pre")
+    model.decoder.norm.register_forward_hook(lambda module, inputs, output: 0 * output)
+    assert plain_steps_of(model) is None
+    assert torch.equal(logits_of(model), model.output.bias.expand_as(logits_of(model)))

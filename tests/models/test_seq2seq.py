@@ -73,11 +73,12 @@ def test_a_cell_unrolled_equals_torchs_whole_layer(cell):
     torch.testing.assert_close(torch.stack(outputs, 1), whole(x)[0], atol=1e-12, rtol=0)
 
 
+@pytest.mark.parametrize(("dtype", "close"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
 @pytest.mark.parametrize("cell", ["gru", "lstm"])
-def test_the_encoder_equals_torchs_own_network_over_packed_sequences(cell):
+def test_the_encoder_equals_torchs_own_network_over_packed_sequences(cell, dtype, close):
     torch.manual_seed(0)
-    encoder, lengths = RecurrentEncoder(cell, 5, 8, layers=2, dropout=0.0).double(), torch.tensor([3, 6, 1])
-    x = torch.randn(3, 6, 5).double().requires_grad_()
+    encoder, lengths = RecurrentEncoder(cell, 5, 8, layers=2, dropout=0.0).to(dtype), torch.tensor([3, 6, 1])
+    x = torch.randn(3, 6, 5, dtype=dtype).requires_grad_()
     outputs, last = encoder.network(pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False))
     h = last[0] if cell == "lstm" else last
     expected = pad_packed_sequence(outputs, batch_first=True)[0], torch.cat((h[-2], h[-1]), dim=-1)
@@ -85,7 +86,26 @@ def test_the_encoder_equals_torchs_own_network_over_packed_sequences(cell):
     weights = [torch.randn_like(each) for each in expected]
     gradients = (torch.autograd.grad(each, inputs, weights) for each in (got, expected))
     for mine, other in zip((*got, *next(gradients)), (*expected, *next(gradients)), strict=True):
-        torch.testing.assert_close(mine, other, atol=1e-12, rtol=0)
+        torch.testing.assert_close(mine, other, atol=close, rtol=0)
+
+
+@pytest.mark.parametrize("cell", ["gru", "lstm"])
+def test_whoever_listens_to_the_encoders_network_or_to_a_cell_is_heard(cell):
+    model, heard = make("additive", cell=cell), []
+    expected = logits(model, *a_batch())
+    for part in (model.encoder.network, model.decoder.cells[0]):
+        part.register_forward_hook(lambda module, *_: heard.append(module))
+    torch.testing.assert_close(logits(model, *a_batch()), expected, atol=1e-10, rtol=0)
+    assert {model.encoder.network, model.decoder.cells[0]} == set(heard)
+
+
+def test_what_stands_in_the_padding_reaches_no_gradient():
+    encoder, x = RecurrentEncoder("gru", 5, 8, layers=1, dropout=0.0), torch.randn(2, 3, 5)
+    x[1, 2] = torch.nan
+    annotations, last = encoder(x, torch.tensor([3, 2]))
+    (annotations.sum() + last.sum()).backward()
+    assert annotations.isfinite().all()
+    assert all(parameter.grad.isfinite().all() for parameter in encoder.parameters())
 
 
 @pytest.mark.parametrize("cell", ["gru", "lstm"])
