@@ -240,7 +240,7 @@ def _expanded(value: Any, place: Place, sources: Sources) -> Any:
         if name not in os.environ:
             raise ConfigError(
                 f"{format_place(place)} = {quoted(value)} ({sources.of(place)}) needs the environment variable {name}, "
-                f"which is not set: run `export {name}=...` first"
+                f"which is not set: run `export {name}=...` with the folder of the data first (docs/data.md says what is in it)"
             )
         return os.environ[name]
 

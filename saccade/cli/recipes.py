@@ -66,7 +66,9 @@ def train(
     out: Annotated[
         Path | None, typer.Option(help="Directory of the run; runs/RECIPE unless given.", show_default=False)
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a run that was stopped; RECIPE may be its directory.")
+    ] = False,
     skip_bad: SkipBadOption = False,
 ) -> None:
     """Train a recipe. With several processes: torchrun -m saccade train ..."""

@@ -135,7 +135,7 @@ def look(
     loaded.draw(example, out, target=target, words=not subwords, pixel=at, only=only)
     truth = truth_of(loaded.task, source)
     if truth is not None:
-        typer.echo(f"{source} is: {truth}", err=True)
+        typer.echo(f"{source} is in truth: {truth}", err=True)
     print(out)
 
 

@@ -159,7 +159,7 @@ def prepare(config: CaptionsConfig, directory: Path, seed: int, say: Say) -> Cap
     shape = ImageShape(3, config.rows or side, config.columns or side, stretched=True)
     make_directory(directory)
     choices = {split: (listing, range(len(listing))) for split, listing in source.listings.items()}
-    counts = write_sets(directory / "images", choices, [""], shape, config.skip_bad)
+    counts = write_sets(directory / "images", choices, [""], shape, config.skip_bad, say)
     captions = {split: _keep(directory, split, source, shape) for split in SPLITS}
     # The shapes have few words, and all of them are needed.
     min_count = 1 if config.corpus == "shapes" else config.min_count

@@ -10,7 +10,7 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,11 @@ from saccade.data.image_decoding import BadImage, decode
 from saccade.data.image_files import Listing
 from saccade.data.image_shape import ImageShape
 from saccade.errors import UserError
+
+Say = Callable[[str], None]
+
+_MANY = 2000  # images whose reading is announced
+_SILENCE = 10.0  # seconds without a word
 
 
 @dataclass(frozen=True)
@@ -74,20 +79,41 @@ class Counts:
             yield f"left out, because they cannot be decoded: {self.bad:,} of the images, the first: {self.first_bad}"
 
 
+class _Reading:
+    """Says how far the reading of many images is."""
+
+    def __init__(self, total: int, say: Say):
+        self.total, self.done, self.say, self.said = total, 0, say, time.monotonic()
+        if total >= _MANY:
+            say(f"reading {total:,} images")
+
+    def watched(self, indices: Sequence[int]) -> Iterator[int]:
+        for index in indices:
+            if time.monotonic() - self.said > _SILENCE:
+                self.say(f"{self.done:,} of {self.total:,} images read")
+                self.said = time.monotonic()
+            yield index
+            self.done += 1
+
+
 def write_sets(
     directory: Path,
     splits: Mapping[Any, tuple[Listing, Sequence[int]]],
     classes: Sequence[str],
     shape: ImageShape,
     skip_bad: bool,
+    say: Say,
 ) -> Counts:
-    """Decodes the chosen images of every split into `directory`; one that is there already is replaced when the new one is whole."""
+    """Decodes the chosen images of every split into `directory`; one that is there already is replaced when the new one is whole.
+
+    What takes long is announced, and how far it is every now and then."""
     counts = Counts()
+    reading = _Reading(sum(len(indices) for _, indices in splits.values()), say)
     aside = directory.with_name(f".{directory.name}.{uuid.uuid4().hex}.part")
     try:
         aside.mkdir(parents=True)
         for split, (listing, indices) in splits.items():
-            _write(aside, split, listing, indices, classes, shape, skip_bad, counts)
+            _write(aside, split, listing, reading.watched(indices), classes, shape, skip_bad, counts)
         shutil.rmtree(directory, ignore_errors=True)
         aside.rename(directory)
     except OSError as error:
@@ -103,7 +129,7 @@ def _write(
     directory: Path,
     split: str,
     listing: Listing,
-    indices: Sequence[int],
+    indices: Iterable[int],
     classes: Sequence[str],
     shape: ImageShape,
     skip_bad: bool,

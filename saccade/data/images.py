@@ -139,7 +139,7 @@ def prepare(config: ImagesConfig, directory: Path, seed: int, say: Say) -> Image
     splits = split_listings(listings, classes, seed, config.held_out)
     shape = _shape(config, *splits["train"])
     make_directory(directory)
-    counts = write_sets(directory / "images", splits, classes, shape, config.skip_bad)
+    counts = write_sets(directory / "images", splits, classes, shape, config.skip_bad, say)
     sets = {split: ImageSet.open(directory / "images", split, shape) for split in SPLITS}
     for split in SPLITS:
         if not len(sets[split]):

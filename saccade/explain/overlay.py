@@ -61,18 +61,33 @@ class Shelf:
 def save(sight: Sight, path: str | Path, title: str = "") -> None:
     """Write as a picture (.png, .svg), a page to hover over (.html) or data (.json). Missing directories are made."""
     title = title or title_of(sight)
-    light = sum(each.weights.size for each in sight.whole) <= _WHOLE_PAGE
     write_by_ending(
         path,
         png=lambda: png(sight, title),
         svg=lambda: svg(sight, title),
-        html=lambda: page(sight.whole if light else sight.maps, title, "looks from", "looks at", sight.picture),
+        html=lambda: _page(sight, title),
         values=lambda: {
             "title": title,
             "answer": sight.answer.to_dict(),
             "left_out": sight.left_out,
             "maps": [each.to_dict() for each in sight.maps],
         },
+    )
+
+
+def _page(sight: Sight, title: str) -> str:
+    """Opens where the picture begins: on all layers together, else on the last."""
+    light = sum(each.weights.size for each in sight.whole) <= _WHOLE_PAGE
+    maps = sight.whole if light else sight.maps
+    return page(
+        maps,
+        title,
+        "looks from",
+        "looks at",
+        sight.picture,
+        subtitle=_subtitle(sight),
+        seen_from=[sight.cell(each.queries) if light else 0 for each in maps],
+        first=0 if _is_rollout(maps[0]) else len(maps) - 1,
     )
 
 
@@ -136,6 +151,10 @@ def _subtitle(sight: Sight) -> str:
     return f"{said} · without the first {sight.left_out} attentions, which need much memory" if sight.left_out else said
 
 
+def _is_rollout(attention: AttentionMap) -> bool:
+    return attention.name.startswith("rollout")
+
+
 # What is shown
 
 
@@ -143,7 +162,7 @@ def _shelves(sight: Sight) -> list[Shelf]:
     """First the picture, the rollout if there is one, and the last layer; then its heads, or those of all layers that were named; then
     every layer."""
     maps = [each for each in sight.maps if isinstance(each.keys, Grid)]
-    layers = [each for each in maps if not each.name.startswith("rollout")]
+    layers = [each for each in maps if not _is_rollout(each)]
     last, mark = layers[-1], _mark(sight)
     viewers = dict.fromkeys("the framed cell" if _is_cell(each) else labels(each.queries)[0] for each in maps)
     large = [Panel(enlarged(sight.picture), "the picture", f"seen from {' and '.join(viewers)}", mark)]

@@ -20,10 +20,17 @@ def page(
     query_title: str | None = None,
     key_title: str | None = None,
     picture: Pixels | None = None,
+    *,
+    subtitle: str = "",
+    seen_from: Sequence[int | None] = (),
+    first: int = 0,
 ) -> str:
     """The whole document. The titles of the two sides are guessed from each map when not given; the cells of grids lie over `picture`
-    (rows, columns, channels), if there is one."""
+    (rows, columns, channels), if there is one. It opens on the map number `first`, and each map as seen from a query, if one is given."""
     data: dict[str, Any] = {"maps": [_shown(each, query_title, key_title) for each in maps]}
+    data |= {"subtitle": subtitle, "first": first}
+    for shown, query in zip(data["maps"], seen_from, strict=False):
+        shown["from"] = query
     if picture is not None:
         rows, columns = picture.shape[:2]
         colours = np.broadcast_to(picture, (rows, columns, 3))

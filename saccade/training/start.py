@@ -38,7 +38,8 @@ def train(
             f"{directory.path} holds a run already: go on with it by --resume, or choose another place with --out"
         )
     if resume and not exists:
-        raise ConfigError(f"{directory.path} holds no run to go on with: check the name, or start it without --resume")
+        place = recipe if out is None and Path(recipe).name != str(recipe) else directory.path
+        raise ConfigError(f"{place} holds no run to go on with: check the name, or start it without --resume")
     if directory.path.is_file():
         raise ConfigError(f"{directory.path} is a file: choose a new directory with --out")
     if exists:
@@ -52,17 +53,20 @@ def train(
         write_text(directory.config, loaded.to_yaml())
     if loaded.train.threads is not None:
         torch.set_num_threads(loaded.train.threads)
-    task = open_task(loaded, directory, reporter, world, new=not exists)
-    training = Training(task, loaded.train, directory, reporter, world)
-    if exists and training.resume():
-        reporter.say(f"going on from step {training.progress.step} of {directory.path}")
-    _announce(task, training, reporter)
+    how = how_to_go_on or f"saccade train {recipe} --out {directory.path} --resume"
     try:
+        task = open_task(loaded, directory, reporter, world, new=not exists)
+        training = Training(task, loaded.train, directory, reporter, world)
+        if exists and training.resume():
+            reporter.say(f"going on from step {training.progress.step} of {directory.path}")
+        _announce(task, training, reporter)
         training.run()
     except Interrupted:
-        how = how_to_go_on or f"saccade train {recipe} --out {directory.path} --resume"
         reporter.say(f"stopped at step {training.progress.step} and saved; go on with: {how}")
         raise KeyboardInterrupt from None
+    except KeyboardInterrupt:
+        reporter.say("stopped before training began" + (f"; go on with: {how}" if directory.config.exists() else ""))
+        raise
     if 0 < training.progress.step <= loaded.train.warmup:
         reporter.say(
             f"the rate was still rising at the end: train.warmup is {loaded.train.warmup:,} of {training.progress.step:,} steps; "

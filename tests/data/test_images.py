@@ -14,6 +14,7 @@ from PIL import Image
 from pydantic import ValidationError
 from sklearn.datasets import load_digits
 
+from saccade.data import image_cache
 from saccade.data.image_cache import ImageSet
 from saccade.data.image_shape import ImageShape
 from saccade.data.image_splits import SPLITS
@@ -311,3 +312,16 @@ def test_a_place_that_cannot_be_written_is_a_sentence(tmp_path):
 def test_wrong_settings_are_refused(settings, sentence):
     with pytest.raises(ValidationError, match=sentence):
         ImagesConfig(**settings)
+
+
+def test_reading_many_images_is_announced_and_its_progress_said(tmp_path, monkeypatch):
+    photos = a_folder(tmp_path / "photos", {"cat": 6, "dog": 6})
+    monkeypatch.setattr(image_cache, "_MANY", 12)
+    monkeypatch.setattr(image_cache, "_SILENCE", -1.0)
+    _, said = prepared(tmp_path / "run", train=str(photos))
+    assert said[:3] == ["reading 12 images", "0 of 12 images read", "1 of 12 images read"]
+    assert "11 of 12 images read" in said
+    monkeypatch.setattr(image_cache, "_MANY", 13)
+    monkeypatch.setattr(image_cache, "_SILENCE", 60.0)
+    _, said = prepared(tmp_path / "another", train=str(photos))
+    assert not any("reading" in line or "of 12" in line for line in said)

@@ -126,6 +126,37 @@ def test_cells_lie_over_the_picture_and_over_nothing_where_they_hang_over_its_ed
     assert boxes[0]["x"] + boxes[0]["width"] == pytest.approx(boxes[1]["x"] + boxes[1]["width"], abs=1)
 
 
+def test_a_page_over_a_picture_opens_as_seen_from_what_was_asked_for(visit, tmp_path):
+    """On the map that comes first, coloured up to the largest weight of a cell that is on show."""
+    picture, grid = np.zeros((8, 8, 3), np.uint8), Grid(2, 2, extra=("[class]",))
+    weights = np.full((1, 5, 5), 0.2)
+    weights[0, 3] = [0.6, 0.0, 0.3, 0.1, 0.0]
+    maps = [AttentionMap(f"layers.{layer}.self_attention", weights, grid, grid) for layer in range(2)]
+    path = tmp_path / "picture.html"
+    path.write_text(page(maps, "a cat", picture=picture, subtitle="cat.png", seen_from=[None, 3], first=1), "utf-8")
+    tab = visit([], path=path)
+    assert tab.locator("#subtitle").inner_text() == "cat.png"
+    assert tab.get_by_label("Map").input_value() == "1"
+    assert (
+        tab.get_by_role("status").inner_text().startswith("row 1 column 0 looks at: [class] 0.60, row 0 column 1 0.30")
+    )
+    assert tab.locator("#limit").inner_text() == "0.30"
+    tab.get_by_label("Map").select_option("0")
+    assert tab.get_by_role("status").inner_text().startswith("Seen from all cells on average.")
+    assert tab.locator("#limit").inner_text() == "0.36"  # twice the mean of what the cells get, which are nearly alike
+
+
+def test_what_is_seen_from_no_place_stands_beside_the_picture(visit, tmp_path):
+    picture = np.full((8, 8, 3), 90, np.uint8)
+    pooled = AttentionMap("pooling.attention", np.full((1, 1, 4), 0.25), Tokens(("[image]",)), Grid(2, 2))
+    path = tmp_path / "pooled.html"
+    path.write_text(page([pooled], picture=picture, seen_from=[None]), "utf-8")
+    tab = visit([], path=path)
+    box = tab.locator("#queries canvas.plain").bounding_box()
+    assert box["width"] > 200
+    assert box["height"] == pytest.approx(box["width"], abs=1)
+
+
 def test_hovering_over_a_word_lights_its_partners_with_their_weights(visit):
     tab = visit([cross()], title="le chat noir")
     assert tab.title() == "le chat noir"
