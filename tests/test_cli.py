@@ -14,6 +14,7 @@ import pytest
 import saccade
 from saccade import cli, config, recipe_files
 from saccade.cli import options
+from saccade.cli.inputs import require_no_file_of_sentences
 from saccade.errors import ConfigError, UserError
 
 HEAVY = {"torch", "numpy", "matplotlib", "sklearn", "tokenizers", "transformers"}
@@ -227,3 +228,13 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
 
 def _raise(error: BaseException, *_: object, **__: object) -> None:
     raise error
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("a.en", "to translate its lines, run `saccade predict r < "), ("a.png", "is an image")]
+)
+def test_a_file_is_no_sentence_to_translate(name, said, tmp_path):
+    (tmp_path / name).write_bytes(b"")
+    run = SimpleNamespace(recipe=SimpleNamespace(task="translation"), path="r")
+    with pytest.raises(UserError, match=said):
+        require_no_file_of_sentences(run, [str(tmp_path / name)], "saccade predict r < ")

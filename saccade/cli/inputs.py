@@ -53,8 +53,14 @@ def with_a_way_round(error: UserError, images: int) -> UserError:
 def require_no_file_of_sentences(run: Any, inputs: list[str], instead: str) -> None:
     """A file's name is no sentence, though it could be translated as one."""
     if run.recipe.task == "translation":
+        from saccade.data.image_decoding import ENDINGS
+
         for given in inputs:
             if os.path.isfile(given):
+                if Path(given).suffix.lower() in ENDINGS:
+                    raise UserError(
+                        f"{given} is an image, and {run.path} translates sentences: give it some, or another run"
+                    )
                 raise UserError(
                     f"{given} is a file and a sentence is wanted: to translate its lines, run `{instead}{given}`"
                 )

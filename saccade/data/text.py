@@ -164,7 +164,7 @@ def _is_text(value: object) -> TypeGuard[str]:
 
 def _check_readable(path: Path) -> None:
     if not path.exists():
-        raise UserError(f"There is no file {path}; check the path.")
+        raise UserError(f"there is no file {path}: check the path")
     if path.is_dir():
         raise UserError(f"{path} is a directory; give a text file with one sentence per line.")
     if not os.access(path, os.R_OK):

@@ -41,7 +41,7 @@ def require_picture(path: Path) -> str:
     """The ending of a name that a matrix can be drawn under."""
     ending = path.suffix.lower()
     if ending not in (".png", ".svg"):
-        raise UserError(f"Cannot write {str(path)!r}: the name must end in .png or .svg.")
+        raise UserError(f"cannot write {str(path)!r}: the name must end in .png or .svg")
     return ending
 
 

@@ -38,7 +38,7 @@ def write_by_ending(
     }
     ending = path.suffix.lower()
     if ending not in writers:
-        raise UserError(f"Cannot write {str(path)!r}: the name must end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}.")
+        raise UserError(f"cannot write {str(path)!r}: the name must end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
     content = writers[ending]()
     with replacing(path) as aside:
         aside.write_bytes(content)

@@ -125,7 +125,7 @@ def test_a_wrong_file_is_told_in_one_sentence_with_its_place(tmp_path, name, con
 
 def test_a_missing_file_or_a_directory_is_told_before_anything_is_read(tmp_path):
     there = write(tmp_path / "there", "a\n")
-    with pytest.raises(UserError, match=r"There is no file .*missing"):
+    with pytest.raises(UserError, match=r"there is no file .*missing"):
         read_pairs(there, tmp_path / "missing")
     with pytest.raises(UserError, match="is a directory"):
         read_pairs(tmp_path)
