@@ -80,9 +80,11 @@ class Run:
         """
         return looked(self.task, source, target=target, **how).maps
 
-    def draw(self, source: Any, path: str | Path, **how: Any) -> None:
-        """The same as a file: .png, .svg, .html or .json by the ending."""
-        looked(self.task, source, **how).save(Path(path))
+    def draw(self, source: Any, path: str | Path, **how: Any) -> str:
+        """The same as a file: .png, .svg, .html or .json by the ending. Returns what the model says of a picture; nothing of a sentence."""
+        seen = looked(self.task, source, **how)
+        seen.save(Path(path))
+        return seen.answer
 
     def _classifier(self) -> Any:
         if self.recipe.task != "classify":

@@ -132,10 +132,12 @@ def look(
     loaded = library.load(run)
     require_no_file_of_sentences(loaded, [source], f"saccade predict {run} < ")
     example = example_or_itself(loaded.task, source)
-    loaded.draw(example, out, target=target, words=not subwords, pixel=at, only=only)
+    answer = loaded.draw(example, out, target=target, words=not subwords, pixel=at, only=only)
     truth = truth_of(loaded.task, source)
-    if truth is not None:
-        typer.echo(f"{source} is in truth: {truth}", err=True)
+    said = [answer] if answer else []
+    said += [] if truth is None else [f"in truth: {truth}"]
+    if said:
+        typer.echo(f"{source}: {'; '.join(said)}", err=True)
     print(out)
 
 

@@ -16,6 +16,7 @@ from saccade.explain.overview import overview
 class Looked:
     maps: list[AttentionMap]
     save: Callable[[Path], None]  # .png, .svg, .html or .json by the ending
+    answer: str = ""  # what the model says of a picture
 
 
 def looked(
@@ -40,7 +41,7 @@ def looked(
         from saccade.explain import captioning
 
         sight = captioning.see(task, source, target, only)
-        return Looked(sight.maps, partial(captioning.save, sight))
+        return Looked(sight.maps, partial(captioning.save, sight), sight.answer.text)
     from saccade.explain.replay import look
 
     found = look(task, source, target, words, only)
@@ -61,6 +62,6 @@ def _picture(task: Any, source: Any, pixel: tuple[int, int] | None, only: str | 
         if pixel is not None or only is not None:
             raise UserError("this run glimpses, and its one picture is its path: leave out --pixel and --only")
         path = glimpses.see(task, source)
-        return Looked([path.attention_map()], partial(glimpses.save, path))
+        return Looked([path.attention_map()], partial(glimpses.save, path), glimpses.default_title(path))
     sight = seeing.see(task, source, pixel, only)
-    return Looked(sight.maps, partial(overlay.save, sight))
+    return Looked(sight.maps, partial(overlay.save, sight), overlay.title_of(sight))
