@@ -437,7 +437,7 @@ def test_a_runs_own_examples_have_names(tmp_path, tiny_settings, saccade):
     assert named.stdout == given.stdout
     assert named.returncode == 0
     shown = saccade("look", str(path), "test:0", cwd=tmp_path)
-    assert f"test:0 is: {first[::-1]}" in shown.stderr  # digits, turned round
+    assert f"test:0: in truth: {first[::-1]}" in shown.stderr  # digits, turned round
     far = saccade("look", str(path), "valid:99999", cwd=tmp_path)
     assert far.returncode == 1
     assert "valid:99999 was asked for: this run has valid:0 to valid:" in far.stderr
