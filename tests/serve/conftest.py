@@ -38,6 +38,9 @@ TRANSFORMER = [
 ]
 TRANSFORMER += [
     "train.steps=60",
+    "train.optimizer=adamw",
+    "train.schedule=inverse-square-root",
+    "model.initial=xavier",
     "train.warmup=5",
     "train.rate=0.01",
     "train.validate_every=60",
