@@ -43,6 +43,7 @@ class Progress:
     best_step: int = 0
     validations_since_best: int = 0
     finished: bool = False
+    optimizer: str | None = None  # whose state is saved beside this
 
 
 class RunDirectory:

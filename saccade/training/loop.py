@@ -85,6 +85,11 @@ class Training:
                 self.directory.forget_metrics_after(0)
             return False
         tensors, self.progress = state
+        if self.progress.optimizer not in (None, self.config.optimizer):
+            raise UserError(
+                f"{self.directory.path} was trained with train.optimizer {self.progress.optimizer} and its config.yaml says "
+                f"{self.config.optimizer} now: put {self.progress.optimizer} back, or start a new run"
+            )
         self.progress.finished = self.progress.finished and self._is_over()
         own = {name.removeprefix("model."): tensor for name, tensor in tensors.items() if name.startswith("model.")}
         put_tensors(self.task.model, own, "the saved state")
@@ -259,6 +264,7 @@ class Training:
         put_tensors(self.task.model, own, "the weights before averaging")
 
     def _save_state(self, stopped: bool = False) -> None:
+        self.progress.optimizer = self.config.optimizer
         if self.world.leads:
             tensors: dict[str, Tensor] = {f"model.{name}": t for name, t in own_tensors(self.task.model).items()}
             for objective, optimizer in zip(self.objectives, self.optimizers, strict=True):

@@ -303,6 +303,12 @@ def test_a_finished_run_trains_further_when_asked(tmp_path):
     assert longer.run().step == 40
 
 
+def test_the_state_of_another_optimiser_is_refused(tmp_path):
+    training(tmp_path, optimizer="muon").run()
+    with pytest.raises(UserError, match=r"trained with train\.optimizer muon .* says adamw now: put muon back"):
+        training(tmp_path, steps=40, optimizer="adamw").resume()
+
+
 def test_no_data_is_said(tmp_path):
     with pytest.raises(UserError, match="nothing to train on"):
         training(tmp_path, Line(cut=())).run()
