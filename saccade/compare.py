@@ -30,12 +30,8 @@ from saccade.training.checkpoint import RunDirectory
 from saccade.training.start import train
 
 SEED = "train.seed"
-COSTS = (
-    "parameters",
-    "minutes",
-    "MFLOP",
-    "training TFLOP",
-)  # that a score can be plotted against; the last two of images only
+COSTS = ("parameters", "minutes")  # that a score can be plotted against
+COSTS_OF_IMAGES = (*COSTS, "MFLOP", "training TFLOP")
 
 
 @dataclass(frozen=True)
@@ -51,30 +47,31 @@ class Row:
         return [(each[cost], each[score]) for each in self.on_the_way if cost in each and score in each]
 
 
-def check_cost(name: str) -> None:
-    """Before anything is trained for a name that no run would have."""
-    if name not in COSTS:
-        raise ConfigError(f"--against {name!r} is not a cost: choose {', '.join(COSTS)}")
+def compare(
+    recipes: Sequence[str], vary: Sequence[str], changes: Sequence[str], out: Path, against: str | None = None
+) -> list[Row]:
+    """Trains and evaluates every combination of the recipes and the varied settings; rows in the order given.
 
-
-def compare(recipes: Sequence[str], vary: Sequence[str], changes: Sequence[str], out: Path) -> list[Row]:
-    """Trains and evaluates every combination of the recipes and the varied settings; rows in the order given."""
+    `against` is the cost that scores will be plotted against: like everything else, it is checked before the first training.
+    """
     several = {"recipe": list(recipes)} if len(recipes) > 1 else {}
-    wanted = {_directory(out, settings): settings for settings in combinations(vary, several)}
+    wanted = _places(out, combinations(vary, several))
     plans: dict[Path, tuple[str, list[str]]] = {}
     for path, settings in wanted.items():
         varied = [f"{place}={value}" for place, value in settings.items() if place != "recipe"]
         plans[path] = settings.get("recipe", recipes[0]), [*changes, *varied]
-    for path, (recipe, own) in plans.items():  # all are checked before the first is trained
-        _check_is_the_same(configs.load(recipe, own), path)
+    loaded = {path: configs.load(recipe, own) for path, (recipe, own) in plans.items()}
+    _require_one_task(list(loaded.values()), against)
+    for path, recipe in loaded.items():
+        _check_is_the_same(recipe, path)
     rows = []
     for path, settings in wanted.items():
         result = path / "result.json"
         row = _read(result)
         if row is None:
-            recipe, own = plans[path]
+            name, own = plans[path]
             exists = RunDirectory(path).config.exists()
-            train(recipe, [] if exists else own, path, exists, how_to_go_on="the same `saccade compare` again")
+            train(name, [] if exists else own, path, exists, how_to_go_on="the same `saccade compare` again")
             row = _measure(settings, path)
             write_text(result, json.dumps(asdict(row)))
         rows.append(row)
@@ -89,8 +86,24 @@ def _read(path: Path) -> Row | None:
     return Row(**values) if values.keys() == {each.name for each in fields(Row)} else None
 
 
-def _directory(out: Path, settings: dict[str, str]) -> Path:
-    return out / re.sub(r"[^\w.,=-]+", "_", ",".join(f"{place}={value}" for place, value in settings.items()))
+def _places(out: Path, several: Sequence[dict[str, str]]) -> dict[Path, dict[str, str]]:
+    """A directory for each combination."""
+    places: dict[Path, dict[str, str]] = {}
+    for settings in several:
+        path = out / re.sub(r"[^\w.,=-]+", "_", ",".join(f"{place}={value}" for place, value in settings.items()))
+        if path in places:
+            raise ConfigError(f"{places[path]} and {settings} would both be the run {path}: give each of them once")
+        places[path] = settings
+    return places
+
+
+def _require_one_task(recipes: Sequence[Recipe], against: str | None) -> None:
+    tasks = list(dict.fromkeys(recipe.task for recipe in recipes))
+    if len(tasks) > 1:
+        raise ConfigError(f"the tasks {' and '.join(tasks)} have no score in common: compare recipes of one task")
+    costs = COSTS_OF_IMAGES if tasks == ["classify"] else COSTS
+    if against is not None and against not in costs:
+        raise ConfigError(f"--against {against!r} is not a cost of the task {tasks[0]}: choose {', '.join(costs)}")
 
 
 def _check_is_the_same(recipe: Recipe, path: Path) -> None:
@@ -117,6 +130,8 @@ def combinations(vary: Sequence[str], fixed: dict[str, list[str]] | None = None)
             raise ConfigError(
                 f"--vary {each!r} must be PLACE=VALUE,VALUE,..., for example --vary model.attention=none,additive"
             )
+        if place in choices:
+            raise ConfigError(f"--vary {place} is given twice: give all values at once, --vary {place}=VALUE,VALUE")
         choices[place] = several
     if not choices:
         raise ConfigError(
@@ -231,7 +246,7 @@ def plot(rows: Sequence[Row], path: Path, against: str | None = None) -> None:
     marks = []
     for group in _by_setting(rows):
         name = ", ".join(value for place, value in group[0].settings.items() if place != SEED)
-        cost = fmean(_cost(row, against) for row in group) if against else 0.0
+        cost = fmean(row.costs[against] for row in group) if against else 0.0
         ways = [row.way(against, score) for row in group] if against else []
         marks.append(Mark(name, fmean(row.scores[score] for row in group), cost, [way for way in ways if way]))
     compared = ", ".join(place for place in rows[0].settings if place != SEED)
@@ -239,10 +254,3 @@ def plot(rows: Sequence[Row], path: Path, against: str | None = None) -> None:
         comparison.against(marks, path, score, against, compared)
     else:
         comparison.bars(marks, path, score, compared)
-
-
-def _cost(row: Row, name: str) -> float:
-    if name not in row.costs:
-        known = ", ".join(each for each in COSTS if each in row.costs)
-        raise ConfigError(f"--against {name!r} is not known of these runs, which are not of images: choose {known}")
-    return row.costs[name]

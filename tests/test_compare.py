@@ -6,7 +6,7 @@ from PIL import Image
 from torch import nn
 
 from saccade.attention import LocalSelfAttention2d, MultiHead
-from saccade.compare import Row, combinations, operations, plot, validations
+from saccade.compare import Row, combinations, compare, operations, plot, validations
 from saccade.config import load
 from saccade.data.image_shape import ImageShape
 from saccade.errors import ConfigError
@@ -55,8 +55,28 @@ def test_a_comparison_is_drawn(tmp_path, cost):
     with Image.open(tmp_path / "compare.png") as image:
         assert image.width == 7 * 150
         assert len(image.convert("RGB").getcolors(1 << 20)) > 50
-    with pytest.raises(ConfigError, match="which are not of images: choose parameters, minutes"):
-        plot(rows, tmp_path / "other.png", "MFLOP")
+
+
+@pytest.mark.parametrize(
+    ("recipes", "vary", "against", "message"),
+    [
+        (["digits-rnn", "digits-vit"], [], None, "the tasks translation and classify have no score in common"),
+        (
+            ["digits-rnn"],
+            ["model.hidden=4,8"],
+            "MFLOP",
+            "not a cost of the task translation: choose parameters, minutes",
+        ),
+        (["digits-vit"], ["model.layers=1,2"], "parrots", "choose parameters, minutes, MFLOP, training TFLOP"),
+        (["digits-rnn"], ["model.hidden=4", "model.hidden=8"], None, "model.hidden is given twice"),
+        (["digits-rnn"], ["model.hidden=4,4"], None, "give each of them once"),
+        (["digits-rnn", "digits-rnn"], [], None, "give each of them once"),
+    ],
+)
+def test_what_cannot_be_compared_is_said_before_anything_is_trained(tmp_path, recipes, vary, against, message):
+    with pytest.raises(ConfigError, match=message):
+        compare(recipes, vary, [], tmp_path / "out", against)
+    assert not (tmp_path / "out").exists()
 
 
 def test_lists_can_be_varied():

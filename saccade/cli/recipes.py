@@ -114,9 +114,7 @@ def compare(
     """Train recipes, or one with settings varied, every combination alike: a table and a plot."""
     from saccade import compare as comparing
 
-    if against:
-        comparing.check_cost(against)
-    rows = comparing.compare(recipes, vary, changes, out)
+    rows = comparing.compare(recipes, vary, changes, out, against)
     comparing.save_table(rows, out / "compare.tsv")
     comparing.plot(rows, out / "compare.png", against)
     if as_json:
