@@ -105,7 +105,7 @@ class Corpus:
 
 def prepare(config: CorpusConfig, directory: Path, seed: int, say: Say) -> Corpus:
     """Reads, splits, learns the vocabularies, tokenises; everything is in `directory` afterwards."""
-    train, valid, test = _read(config, seed)
+    train, valid, test = _read(config, seed, say)
     report = Report()
     make_directory(directory)
     vocabularies = _learn(config, lambda: train(Report()))
@@ -139,7 +139,7 @@ def reopen(directory: Path) -> Corpus:
 Reader = Callable[[Report], Iterator[Pair]]
 
 
-def _read(config: CorpusConfig, seed: int) -> tuple[Reader, list[Phrase], list[Phrase]]:
+def _read(config: CorpusConfig, seed: int, say: Say) -> tuple[Reader, list[Phrase], list[Phrase]]:
     if config.corpus != "files":
         return _built_in(config)
     assert config.source is not None
@@ -151,9 +151,16 @@ def _read(config: CorpusConfig, seed: int) -> tuple[Reader, list[Phrase], list[P
     if config.valid_source is None or config.test_source is None:
         split = split_pairs(everything, seed)
         return split.train, _phrases(split.valid), _phrases(split.test)
-    valid = read_pairs(config.valid_source, config.valid_target, lowercase=config.lowercase)
-    test = read_pairs(config.test_source, config.test_target, lowercase=config.lowercase)
-    return everything, _phrases(valid), _phrases(test)
+
+    def held_out(source: Path, target: Path | None) -> list[Phrase]:
+        report = Report()
+        read = _phrases(read_pairs(source, target, lowercase=config.lowercase, report=report))
+        if report.empty:
+            say(f"{source}: {report.sentence()}")
+        return read
+
+    valid, test = (config.valid_source, config.valid_target), (config.test_source, config.test_target)
+    return everything, held_out(*valid), held_out(*test)
 
 
 def _built_in(config: CorpusConfig) -> tuple[Reader, list[Phrase], list[Phrase]]:
@@ -178,7 +185,8 @@ def _short_enough(phrases: list[Phrase], vocabularies: Vocabularies, longest: in
     ]
     if not kept:
         raise UserError(
-            f"no held-out pair has at most {longest:,} tokens on each side: allow longer ones with data.longest"
+            f"no held-out pair has at most {longest:,} tokens on each side: allow longer ones with data.longest, or name files of "
+            "your own with data.valid_source, data.test_source and their targets"
         )
     return kept, len(phrases) - len(kept)
 

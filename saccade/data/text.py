@@ -241,7 +241,7 @@ class Split:
 
 
 def split_pairs(read: Callable[[Report], Iterator[Pair]], seed: int, share: float = 0.05, largest: int = 2000) -> Split:
-    """Cut valid and test out of a corpus: each `share` of it, at least one pair, at most `largest` pairs.
+    """Cut valid and test out of a corpus: each `share` of its different pairs, at least one, at most `largest`.
 
         split = split_pairs(lambda report: read_pairs("all.tsv", report=report), seed=1)
 
@@ -255,7 +255,7 @@ def split_pairs(read: Callable[[Report], Iterator[Pair]], seed: int, share: floa
     for pair in read(Report()):
         count += 1
         ranked.offer(_rank(pair, seed), pair)
-    size = min(largest, max(1, int(count * share)))
+    size = min(largest, max(1, int(ranked.offered * share)))
     held = _Sentences()
     taken: list[Pair] = []
     for pair in ranked.pairs():
@@ -310,11 +310,21 @@ class _LowestRanked:
     def full(self) -> bool:
         return len(self._heap) == self._size
 
+    @property
+    def offered(self) -> int:
+        """How many different pairs were offered. Once there are more than are kept, an estimate: ranks are spread evenly, so as many
+        of them lie below the highest one kept as its share of all ranks there are."""
+        return self._size * _RANKS // -self._heap[0][0] if self.full else len(self._heap)
+
     def pairs(self) -> list[Pair]:
         return [pair for _, pair in sorted(self._heap, reverse=True)]
 
 
+_RANKS = 2**128
+
+
 def _rank(pair: Pair, seed: int) -> int:
+    """Between 0 and _RANKS, evenly."""
     text = "\0".join((str(seed), _same(pair[0]), _same(pair[1])))
     return int.from_bytes(blake2b(text.encode(), digest_size=16).digest(), "big")
 

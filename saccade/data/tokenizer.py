@@ -217,7 +217,7 @@ class Vocabularies:
                     found = True
                     yield source, target
         if not found:
-            raise UserError(f"No pair has at most {longest:,} tokens on each side; allow longer pairs.")
+            raise UserError(f"no pair has at most {longest:,} tokens on each side: allow longer ones with data.longest")
 
     def save(self, path: str | os.PathLike[str]) -> None:
         content = {"version": 1, "source": json.loads(self.source.to_json())}

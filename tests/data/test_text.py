@@ -214,7 +214,7 @@ def test_no_sentence_stands_in_two_parts(numbers, seed, share):
         split = split_pairs(reader(pairs), seed, share)
     except UserError:
         # The pairs held out have 2 sentences each, and those touch every pair: so not more pairs than that can be apart.
-        held_out = 2 * max(1, int(len(pairs) * share))
+        held_out = 2 * max(1, int(len(set(numbers)) * share))
         assert pairs_apart(numbers) <= 2 * held_out
     else:
         check_split(pairs, split)
@@ -237,6 +237,14 @@ def test_more_repeated_pairs_than_are_ranked_do_not_hinder_the_cut():
     train, valid, test = check_split(pairs, split_pairs(reader(pairs), seed=1, largest=2))
     assert (len(valid), len(test)) == (2, 2)
     assert len(train) >= 896
+
+
+@pytest.mark.parametrize(("different", "times"), [(1000, 8), (90, 20), (3, 100), (2500, 3)])
+def test_repeated_pairs_take_nothing_from_training(different, times):
+    pairs = [(f"source {number}", f"target {number}") for number in range(different)] * times
+    train, valid, test = check_split(pairs, split_pairs(reader(pairs), seed=1, largest=300))
+    assert len(valid) == len(test) == pytest.approx(max(1, different // 20), rel=0.1)
+    assert len(train) == times * (different - len(valid) - len(test))
 
 
 def test_the_split_depends_on_the_seed_and_not_on_the_order():
