@@ -79,13 +79,14 @@ def _page(sight: Sight, title: str) -> str:
     """Opens where the picture begins: on all layers together, else on the last."""
     light = sum(each.weights.size for each in sight.whole) <= _WHOLE_PAGE
     maps = sight.whole if light else sight.maps
+    viewer = "" if light else f" · only as seen from {labels(maps[-1].queries)[0]}: there are too many cells for a page"
     return page(
         maps,
         title,
         "looks from",
         "looks at",
         sight.picture,
-        subtitle=_subtitle(sight),
+        subtitle=_subtitle(sight) + viewer,
         seen_from=[sight.cell(each.queries) if light else 0 for each in maps],
         first=0 if _is_rollout(maps[0]) else len(maps) - 1,
     )

@@ -83,7 +83,10 @@ def see(task: ClassifyTask, image: AnyImage, pixel: Pixel | None = None, only: s
     with record_attention(task.model, axes) as recorded:
         task.model(task.standardise(torch.tensor(pixels, device=task.device)[None]))
     layers = [AttentionMap(name, recorded.joined(name)[0], *axes[name]) for name in recorded]
-    together = _rollout(layers) if len(layers) == len(heads) else []  # of some layers only, it would start nowhere
+    is_whole = len(layers) == len(heads)  # a rollout of some layers only would start nowhere
+    if pixel is not None:
+        layers = _looking_from_cells(layers)
+    together = _rollout(layers) if is_whole else []
     return Sight(
         pixels.transpose(1, 2, 0), task.predict([image])[0], [*together, *layers], pixel, only is not None, left_out
     )
@@ -118,6 +121,17 @@ def _axes(model: Any, heads: dict[str, int], rows: int, columns: int, only: str 
             f"choose fewer layers by their name, for example --only {small}"
         )
     return axes
+
+
+def _looking_from_cells(maps: Sequence[AttentionMap]) -> list[AttentionMap]:
+    """Without attention pooling, which looks from the whole picture whatever the pixel is."""
+    kept = [each for each in maps if isinstance(each.queries, Grid)]
+    if not kept:
+        names = ", ".join(each.name for each in maps)
+        raise UserError(
+            f"{names} looks from the whole picture and from no pixel: leave the pixel out, or name other layers"
+        )
+    return kept
 
 
 def _rollout(maps: Sequence[AttentionMap]) -> list[AttentionMap]:

@@ -172,6 +172,8 @@ def test_a_page_holds_every_cells_row_unless_that_is_too_much(tmp_path, monkeypa
     whole, rows = ((tmp_path / name).read_text() for name in ("whole.html", "rows.html"))
     assert whole.count("row 3 column 5") == 2 * rows.count("row 3 column 5")
     assert len(rows) < len(whole)
+    assert "only as seen from [class]" in rows
+    assert "only as seen from" not in whole
 
 
 def test_matplotlib_is_loaded_when_something_is_drawn_and_pyplot_never():

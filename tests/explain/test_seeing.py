@@ -91,6 +91,18 @@ def test_a_pixel_of_a_class_token_model_is_counted_after_the_token(tmp_path):
     )
 
 
+def test_a_pixel_of_a_model_that_pools_by_attention_is_looked_from_everywhere(tmp_path):
+    """Pooling looks from the whole picture, so neither it nor what it would read from the rollout is shown."""
+    task, picture = a_task(tmp_path, "pooled"), a_picture()
+    first, last = (look(task, picture, pixel) for pixel in ((0, 0), (15, 23)))
+    assert [each.queries for each in first] == [Tokens(("row 0 column 0",))] * 3
+    for mine, other in zip(first, last, strict=True):
+        assert mine.name == other.name != "pooling.attention"
+        assert np.abs(mine.weights - other.weights).max() > 1e-4
+    with pytest.raises(UserError, match=r"pooling\.attention looks from the whole picture and from no pixel"):
+        look(task, picture, (0, 0), only="pooling*")
+
+
 @pytest.mark.parametrize("pixel", [(0, 0), (8, 12), (15, 23), (7, 1)])
 def test_local_attention_looks_around_its_pixel_and_nowhere_else(tmp_path, pixel):
     for attention in look(a_task(tmp_path, "resnet"), a_picture(), pixel):
