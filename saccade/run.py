@@ -31,6 +31,8 @@ class Run:
 
     def answers(self, inputs: Sequence[Any], best: int = 1, **decode: Any) -> Iterator[Any]:
         """The same one by one, as they are found: for more inputs than one wants to wait for. Until the last, weights must not change."""
+        if isinstance(inputs, str):
+            raise UserError(f"{inputs!r} is one input: give a list of inputs, for example [{inputs!r}]")
         answers: Iterator[Any] = self.task.answers(inputs, best=best, **self._fitting(decode))
         return answers
 
@@ -56,6 +58,8 @@ class Run:
         classifier is judged by other images: a folder with a folder for each class, a zip of one, a CSV of path and label, or idx files;
         `skip_bad` leaves out those that cannot be read.
         """
+        if split not in ("valid", "test"):
+            raise UserError(f"{split!r} is not a part of the held-out examples: choose valid or test")
         if skip_bad and data is None:
             raise UserError(
                 "skip_bad is for other images, named by data: the run's own were all read when it was trained"

@@ -348,13 +348,14 @@ def test_held_out_sentences_that_are_too_long_are_left_out_and_said(tmp_path, sa
     made_up_corpus(tmp_path)
     long = " ".join(["dog"] * 60)
     for name in ("valid.en", "valid.xx"):
-        (tmp_path / name).write_text(f"the dog\n{long}\n")
+        (tmp_path / name).write_text(f"the dog\n{long}\n\n")
     files = ["data.source=my.en", "data.target=my.xx", "data.valid_source=valid.en", "data.valid_target=valid.xx"]
     files += ["data.test_source=valid.en", "data.test_target=valid.xx", "data.longest=30", "data.vocabulary=300"]
     small = ["model.layers=1", "model.width=16", "model.heads=2", "train.steps=2"]
     done = saccade("train", "translation", *settings([*files, *small]), "--out", "run", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "longer than 30 tokens: 1 and 1" in done.stderr
+    assert done.stderr.count("valid.en: kept 2 of 3 pairs; left out 1 empty") == 2
 
 
 def test_a_size_is_chosen_from_the_number_of_pairs():
@@ -389,6 +390,16 @@ def test_sampling_is_asked_for_on_the_command_line(tiny_run, saccade):
     wrong = saccade("predict", str(tiny_run), "1 2", "--top-p", "1.5")
     assert wrong.returncode == 1
     assert "top_p = 1.5" in wrong.stderr
+
+
+def test_what_is_no_part_of_the_held_out_examples_is_refused(tiny_run):
+    with pytest.raises(UserError, match="'train' is not a part of the held-out examples: choose valid or test"):
+        library.load(tiny_run).evaluate("train")
+
+
+def test_a_single_sentence_is_not_taken_for_a_list_of_letters(tiny_run):
+    with pytest.raises(UserError, match="'1 2' is one input: give a list of inputs"):
+        library.load(tiny_run).predict("1 2")
 
 
 @pytest.mark.parametrize("wrong", [{"beem": 3}, {"search": "bogus"}, {"beam": 0}])

@@ -1,5 +1,6 @@
 """Commands about a trained run: evaluate, look, export, serve."""
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -203,7 +204,7 @@ def _list_mistakes(scores: "ClassScores", path: Path) -> None:
 
 
 def _pixel(text: str) -> tuple[int, int]:
-    row, _, column = text.partition(",")
-    if not (row.strip().isdigit() and column.strip().isdigit()):
+    numbers = re.fullmatch(r"\s*([0-9]{1,9})\s*,\s*([0-9]{1,9})\s*", text)
+    if numbers is None:
         raise ConfigError(f"--pixel {text!r} must be ROW,COLUMN, for example --pixel 12,20")
-    return int(row), int(column)
+    return int(numbers[1]), int(numbers[2])
