@@ -12,11 +12,18 @@ from torch.nn import functional as F
 
 
 class Dropout(nn.Module):
+    """Drops at `rate`: a `share` of the highest rate, all of it unless training begins with less (see `set_share`)."""
+
     def __init__(self, rate: float):
         super().__init__()
         if not 0.0 <= rate < 1.0:
             raise ValueError(f"a dropout rate is at least 0 and less than 1; got {rate}")
-        self.rate = rate
+        self.highest = rate
+        self.share = 1.0
+
+    @property
+    def rate(self) -> float:
+        return self.highest * self.share
 
     @property
     def drops(self) -> bool:
@@ -31,7 +38,14 @@ class Dropout(nn.Module):
         return x * kept.mul_(scale)
 
     def extra_repr(self) -> str:
-        return f"rate={self.rate}"
+        return f"rate={self.highest}"
+
+
+def set_share(model: nn.Module, share: float) -> None:
+    """From now on every dropout of the model drops this share of its highest rate (curriculum dropout, Morerio 2017: little at first)."""
+    for module in model.modules():
+        if isinstance(module, Dropout):
+            module.share = share
 
 
 def add_dropped(to: Tensor, x: Tensor, dropout: nn.Module) -> Tensor:

@@ -25,6 +25,11 @@ class TrainConfig(Config):
     weight_decay: float = Field(
         0.0, ge=0, description="of weights with two axes or more; biases, norms and positions are left alone"
     )
+    dropout_epochs: int = Field(
+        0,
+        ge=0,
+        description="dropout rises to the model's over so many epochs: what was seen once is not yet known by heart",
+    )
     clip: float | None = Field(1.0, gt=0, description="largest norm of the gradient")
     accumulate: int = Field(1, ge=1, description="batches per update")
     precision: Literal["auto", "fp32", "bf16"] = "auto"

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from saccade.errors import UserError
 from saccade.files import make_directory
+from saccade.layers.dropout import set_share
 from saccade.tasks.task import Objective, Task
 from saccade.training.board import Board, NoBoard, open_board
 from saccade.training.checkpoint import (
@@ -130,6 +131,7 @@ class Training:
 
     def _next_works(self) -> Iterator[Sequence[Any]]:
         """The rest of this epoch in pieces of `accumulate` batches; then the next epoch stands ready."""
+        self._ease_dropout(self.progress.epoch)
         works = self.task.epoch(self.progress.epoch, self.world.rank, self.world.size)
         if not works:
             raise UserError(
@@ -141,6 +143,10 @@ class Training:
             if start + size >= len(works):
                 self.progress.epoch, self.progress.next_batch = self.progress.epoch + 1, 0
             yield works[start : start + size]
+
+    def _ease_dropout(self, epoch: int) -> None:
+        if self.config.dropout_epochs:
+            set_share(self.task.model, min(1.0, epoch / self.config.dropout_epochs))
 
     def _update(self, works: Sequence[Any]) -> None:
         self.progress.step += 1

@@ -13,6 +13,7 @@ from torch import nn
 
 from saccade.attention.positions import position_table
 from saccade.errors import UserError
+from saccade.layers.dropout import Dropout
 from saccade.tasks.task import Loss, Objective, Validation
 from saccade.training.checkpoint import RunDirectory, own_tensors
 from saccade.training.config import TrainConfig
@@ -301,6 +302,36 @@ def test_a_finished_run_trains_further_when_asked(tmp_path):
     longer = training(tmp_path, steps=40)
     longer.resume()
     assert longer.run().step == 40
+
+
+class NotesDropout(Line):
+    """Writes down at which rate each batch of which epoch is dropped."""
+
+    def __init__(self):
+        super().__init__()
+        self.dropout = Dropout(0.4)
+        self.model = nn.Sequential(nn.Linear(1, 8), nn.Tanh(), self.dropout, nn.Linear(8, 1))
+        self.rates = []
+
+    def loss(self, work):
+        self.rates.append(round(self.dropout.rate, 6))
+        return super().loss(work)
+
+
+def test_dropout_rises_over_the_first_epochs_also_of_a_run_that_goes_on(tmp_path):
+    task = NotesDropout()
+    training(tmp_path, task, steps=16, dropout_epochs=2).run()
+    assert task.rates == [0.0] * 4 + [0.2] * 4 + [0.4] * 8
+    task = NotesDropout()
+    training(tmp_path / "again", task, steps=7, dropout_epochs=2).run()
+    again = NotesDropout()
+    longer = training(tmp_path / "again", again, steps=16, dropout_epochs=2)
+    longer.resume()
+    longer.run()
+    assert task.rates + again.rates == [0.0] * 4 + [0.2] * 4 + [0.4] * 8
+    task = NotesDropout()
+    training(tmp_path / "plain", task, steps=4).run()
+    assert task.rates == [0.4] * 4
 
 
 def test_the_state_of_another_optimiser_is_refused(tmp_path):
