@@ -72,6 +72,7 @@ class Attend(nn.Module):
         self.score = score
         self.selection = Soft() if selection is None else selection
         self.dropout = dropout
+        self.dropout_share = 1.0  # training may begin with less
         self.route = None if route is None else Route(route)
 
     def forward(
@@ -110,7 +111,7 @@ class Attend(nn.Module):
                 f"this attention was made for queries of size {self.score.query_size} and got {query.shape[-1]}"
             )
         lookup = Lookup(query, memory.prepared, memory.value, visible, band, bias, first_query)
-        dropout = self.dropout if self.training else 0.0
+        dropout = self.dropout * self.dropout_share if self.training else 0.0
         if self.route is None:
             route = routes.choose(self.score, self.selection, dropout, lookup)
         else:
@@ -146,7 +147,7 @@ class Attend(nn.Module):
         return self.selection(scores, visible, lookup.query, lookup.first_query)
 
     def _drop(self, weights: Tensor) -> Tensor:
-        return F.dropout(weights, self.dropout, self.training)
+        return F.dropout(weights, self.dropout * self.dropout_share, self.training)
 
     def _align_in_chunks(self, lookup: Lookup) -> Alignment:
         assert isinstance(self.score, HiddenLayerScore)

@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from torch.autograd import Function
 from torch.nn import functional as F
 
+from saccade.attention import Attend
+
 
 class Dropout(nn.Module):
     """Drops at `rate`: a `share` of the highest rate, all of it unless training begins with less (see `set_share`)."""
@@ -46,6 +48,8 @@ def set_share(model: nn.Module, share: float) -> None:
     for module in model.modules():
         if isinstance(module, Dropout):
             module.share = share
+        elif isinstance(module, Attend):
+            module.dropout_share = share
 
 
 def add_dropped(to: Tensor, x: Tensor, dropout: nn.Module) -> Tensor:

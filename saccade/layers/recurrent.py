@@ -22,7 +22,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from saccade.attention.many_steps import over_many_steps
-from saccade.layers.dropout import is_hooked
+from saccade.layers.dropout import Dropout, is_hooked
 
 CellName = Literal["gru", "lstm"]
 
@@ -120,6 +120,7 @@ class RecurrentEncoder(nn.Module):
             )
         kind = nn.GRU if cell == "gru" else nn.LSTM
         between = dropout if layers > 1 else 0.0
+        self.between = Dropout(between)
         self.network = kind(input_size, size // 2, layers, batch_first=True, dropout=between, bidirectional=True)
 
     def forward(self, x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
@@ -136,7 +137,7 @@ class RecurrentEncoder(nn.Module):
         x = x.masked_fill(~inside[..., None], 0.0)
         for layer in range(self.network.num_layers):
             if layer:
-                x = F.dropout(x, self.network.dropout, self.training)
+                x = self.between(x)
             forwards = self._read(x, f"l{layer}")
             backwards = self._read(_in_order(x, turned), f"l{layer}_reverse")
             x = torch.cat((forwards, _in_order(backwards, turned)), dim=-1)

@@ -72,6 +72,11 @@ def train(
             f"the rate was still rising at the end: train.warmup is {loaded.train.warmup:,} of {training.progress.step:,} steps; "
             "lower it, or train for longer"
         )
+    if training.progress.epoch < loaded.train.dropout_epochs:
+        reporter.say(
+            f"dropout was still rising at the end: {training.progress.epoch:,} of the {loaded.train.dropout_epochs:,} epochs of "
+            "train.dropout_epochs are over, so few repetitions need little of it"
+        )
     reporter.say(
         f"done: step {training.progress.step}, best at step {training.progress.best_step}; the run is {directory.path}"
     )

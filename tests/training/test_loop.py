@@ -11,9 +11,10 @@ import pytest
 import torch
 from torch import nn
 
+from saccade import config as configs
 from saccade.attention.positions import position_table
 from saccade.errors import UserError
-from saccade.layers.dropout import Dropout
+from saccade.layers.dropout import Dropout, set_share
 from saccade.tasks.task import Loss, Objective, Validation
 from saccade.training.checkpoint import RunDirectory, own_tensors
 from saccade.training.config import TrainConfig
@@ -332,6 +333,21 @@ def test_dropout_rises_over_the_first_epochs_also_of_a_run_that_goes_on(tmp_path
     task = NotesDropout()
     training(tmp_path / "plain", task, steps=4).run()
     assert task.rates == [0.4] * 4
+
+
+def test_every_dropout_of_a_model_is_eased():
+    recurrent = configs.load("digits-rnn", ["model.layers=2", "model.dropout=0.5"])
+    transformer = configs.load("phrasebook-transformer", ["model.dropout=0.5", "model.attention_dropout=0.5"])
+    for recipe in (recurrent, transformer):
+        model = recipe.model_module.build(recipe.model, 9, 9).train()
+        source, lengths = torch.ones(2, 5, dtype=torch.long), torch.tensor([5, 4])
+
+        def read(model=model, source=source, lengths=lengths):
+            return model.read(model.encode(source, lengths), source)[0]
+
+        assert not torch.equal(read(), read())
+        set_share(model, 0.0)
+        assert torch.equal(read(), read())
 
 
 def test_the_state_of_another_optimiser_is_refused(tmp_path):
