@@ -79,7 +79,7 @@ def _page(sight: Sight, title: str) -> str:
     """Opens where the picture begins: on all layers together, else on the last."""
     light = sum(each.weights.size for each in sight.whole) <= _WHOLE_PAGE
     maps = sight.whole if light else sight.maps
-    viewer = "" if light else f" · only as seen from {labels(maps[-1].queries)[0]}: there are too many cells for a page"
+    viewer = "" if light else f" · only as seen from {_viewers(maps, 'the pixel')}: there are too many cells for a page"
     return page(
         maps,
         title,
@@ -165,8 +165,7 @@ def _shelves(sight: Sight) -> list[Shelf]:
     maps = [each for each in sight.maps if isinstance(each.keys, Grid)]
     layers = [each for each in maps if not _is_rollout(each)]
     last, mark = layers[-1], _mark(sight)
-    viewers = dict.fromkeys("the framed cell" if _is_cell(each) else labels(each.queries)[0] for each in maps)
-    large = [Panel(enlarged(sight.picture), "the picture", f"seen from {' and '.join(viewers)}", mark)]
+    large = [Panel(enlarged(sight.picture), "the picture", f"seen from {_viewers(maps, 'the framed cell')}", mark)]
     rolled_out = [each for each in maps if each not in layers]
     for each, name in (*((each, each.label) for each in rolled_out), (last, _named(layers)[-1])):
         panel = _mean(sight.picture, each, name)
@@ -209,6 +208,11 @@ def _over(picture: Pixels, attention: AttentionMap, weights: NDArray[np.float32]
 def short(weight: float) -> str:
     """Two digits that say something, however small the weight."""
     return number(weight) if weight >= 0.095 else f"{weight:.2g}".removeprefix("0")
+
+
+def _viewers(maps: Sequence[AttentionMap], cell: str) -> str:
+    """Who looks in these maps of one row each; a cell of the picture is called `cell`."""
+    return " and ".join(dict.fromkeys(cell if _is_cell(each) else labels(each.queries)[0] for each in maps))
 
 
 def _is_cell(attention: AttentionMap) -> bool:

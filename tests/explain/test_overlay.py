@@ -172,7 +172,11 @@ def test_a_page_holds_every_cells_row_unless_that_is_too_much(tmp_path, monkeypa
     whole, rows = ((tmp_path / name).read_text() for name in ("whole.html", "rows.html"))
     assert whole.count("row 3 column 5") == 2 * rows.count("row 3 column 5")
     assert len(rows) < len(whole)
-    assert "only as seen from [class]" in rows
+    assert "only as seen from [class]:" in rows
+    save(see(a_task(tmp_path, "pooled"), a_picture()), tmp_path / "pooled.html")
+    assert "only as seen from [image] and the average cell:" in (tmp_path / "pooled.html").read_text()
+    save(see(a_task(tmp_path, "swin"), a_picture(), (3, 3)), tmp_path / "swin.html")
+    assert "only as seen from the pixel:" in (tmp_path / "swin.html").read_text()
     assert "only as seen from" not in whole
 
 

@@ -185,12 +185,16 @@ def test_a_dropped_picture_gets_classes_and_an_overlay(visit, tmp_path):
     with tab.expect_response("**/api/look") as asked:
         tab.locator("canvas").click(position={"x": 5, "y": 5})
     assert asked.value.request.post_data_json["pixel"] == [0, 0]
+    tab.get_by_text("Where row 0 column 0 looks").wait_for()
     attention = tab.get_by_label(re.compile("^Attention"))
-    attention.select_option(index=0)  # all layers together, read by the whole image: no place of it looks
-    assert "Where [image] looks" in tab.get_by_role("status").inner_text()
-    tab.locator("canvas").click(position={"x": 60, "y": 5})
-    tab.get_by_text(re.compile("Where row 0 column")).wait_for()
-    assert "layer" in attention.locator("option:checked").inner_text()
+    attention.select_option(index=0)  # all layers together, from the clicked place, too
+    assert "Where row 0 column 0 looks" in tab.get_by_role("status").inner_text()
+    chosen = attention.input_value()
+    tab.locator("canvas").click(position={"x": 400, "y": 5})
+    tab.get_by_text(re.compile("Where row 0 column [1-9]")).wait_for()
+    assert attention.input_value() == chosen
+    tab.locator("canvas").click(position={"x": 400, "y": 5})  # the same place again
+    tab.get_by_text("Where [image] looks").wait_for()
     tab.locator("canvas").hover(position={"x": 60, "y": 60})
     assert "weight" in tab.get_by_role("status").inner_text()
 

@@ -44,8 +44,7 @@ export class PicturePanel {
 
   showMaps() {
     const {maps, glimpses} = this.seen;
-    const wanted = this.wanted(maps);
-    this.map.replaceChildren(...maps.map((each) => option(each.name, each.label, each.name === wanted)));
+    this.map.replaceChildren(...maps.map((each) => option(each.name, each.label, each.name === this.state.map)));
     this.map.parentElement.hidden = maps.length < 2;
     this.glimpse.parentElement.hidden = this.play.hidden = !glimpses;
     this.strength.parentElement.hidden = Boolean(glimpses) || !maps.length;
@@ -54,13 +53,6 @@ export class PicturePanel {
       this.glimpse.value = glimpses.length;
     }
     this.showMap();
-  }
-
-  // The map that was chosen, or the first; of a clicked place, one in which places look and not the whole image does.
-  wanted(maps) {
-    const fitting = maps.filter((each) => !this.pixel || each.queries.labels[0].startsWith("row "));
-    const chosen = fitting.find((each) => each.name === this.state.map);
-    return (chosen ?? (this.pixel && !fitting.includes(maps[0]) ? fitting.at(-1) : maps[0]) ?? maps[0])?.name;
   }
 
   showMap() {
@@ -124,7 +116,8 @@ export class PicturePanel {
     if (!this.current) return this.status.replaceChildren("This model has no attention: nothing to look at but its answer.");
     const {keys, queries} = this.current;
     if (this.seen.glimpses) return this.status.replaceChildren("Each frame is a glimpse, the bars what the model believed after it.");
-    if (cell === null) return this.status.replaceChildren(`Where ${queries.labels[0]} looks. Click the picture to see where that place looks.`);
+    const click = this.pixel ? "Click another place, or this one again for the whole picture." : "Click the picture to see where that place looks.";
+    if (cell === null) return this.status.replaceChildren(`Where ${queries.labels[0]} looks. ${click}`);
     this.status.replaceChildren(`${keys.labels[keys.extra + cell]}: weight ${digits(this.cells()[cell], 3)}`);
   }
 
@@ -135,7 +128,9 @@ export class PicturePanel {
 
   clicked(event) {
     if (!this.current || this.seen.glimpses) return;
-    this.look(this.image, pixelAt(this.canvas, event, this.seen.picture)).catch(this.failed);
+    const {keys} = this.current, {picture} = this.seen, pixel = pixelAt(this.canvas, event, picture);
+    const again = this.pixel && cellOf(pixel, keys, picture) === cellOf(this.pixel, keys, picture);
+    this.look(this.image, again ? null : pixel).catch(this.failed);
   }
 
   toggle() {
