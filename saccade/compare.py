@@ -92,7 +92,8 @@ def _places(out: Path, several: Sequence[dict[str, str]]) -> dict[Path, dict[str
     for settings in several:
         path = out / re.sub(r"[^\w.,=-]+", "_", ",".join(f"{place}={value}" for place, value in settings.items()))
         if path in places:
-            raise ConfigError(f"{places[path]} and {settings} would both be the run {path}: give each of them once")
+            way_out = "give it once" if places[path] == settings else "rename one of them"
+            raise ConfigError(f"{places[path]} and {settings} would both be the run {path}: {way_out}")
         places[path] = settings
     return places
 
@@ -100,7 +101,9 @@ def _places(out: Path, several: Sequence[dict[str, str]]) -> dict[Path, dict[str
 def _require_one_task(recipes: Sequence[Recipe], against: str | None) -> None:
     tasks = list(dict.fromkeys(recipe.task for recipe in recipes))
     if len(tasks) > 1:
-        raise ConfigError(f"the tasks {' and '.join(tasks)} have no score in common: compare recipes of one task")
+        raise ConfigError(
+            f"the tasks {' and '.join(tasks)} are judged by different scores: compare recipes of one task"
+        )
     costs = COSTS_OF_IMAGES if tasks == ["classify"] else COSTS
     if against is not None and against not in costs:
         raise ConfigError(f"--against {against!r} is not a cost of the task {tasks[0]}: choose {', '.join(costs)}")

@@ -60,7 +60,7 @@ def test_a_comparison_is_drawn(tmp_path, cost):
 @pytest.mark.parametrize(
     ("recipes", "vary", "against", "message"),
     [
-        (["digits-rnn", "digits-vit"], [], None, "the tasks translation and classify have no score in common"),
+        (["digits-rnn", "digits-vit"], [], None, "the tasks translation and classify are judged by different scores"),
         (
             ["digits-rnn"],
             ["model.hidden=4,8"],
@@ -69,8 +69,9 @@ def test_a_comparison_is_drawn(tmp_path, cost):
         ),
         (["digits-vit"], ["model.layers=1,2"], "parrots", "choose parameters, minutes, MFLOP, training TFLOP"),
         (["digits-rnn"], ["model.hidden=4", "model.hidden=8"], None, "model.hidden is given twice"),
-        (["digits-rnn"], ["model.hidden=4,4"], None, "give each of them once"),
-        (["digits-rnn", "digits-rnn"], [], None, "give each of them once"),
+        (["digits-rnn"], ["model.hidden=4,4"], None, "give it once"),
+        (["digits-rnn", "digits-rnn"], [], None, "give it once"),
+        (["digits-rnn"], ["model.attention=a/b,a_b"], None, "rename one of them"),
     ],
 )
 def test_what_cannot_be_compared_is_said_before_anything_is_trained(tmp_path, recipes, vary, against, message):

@@ -115,8 +115,8 @@ def prepare(config: CorpusConfig, directory: Path, seed: int, say: Say) -> Corpu
         vocabularies.encode_pairs(train(report), config.longest, report),
         vocabulary_size=max(len(vocabularies.source), len(vocabularies.target)),
     )
-    valid, too_long_to_validate = _short_enough(valid, vocabularies, config.longest)
-    test, too_long_to_test = _short_enough(test, vocabularies, config.longest)
+    valid, too_long_to_validate = _short_enough(valid, vocabularies, config)
+    test, too_long_to_test = _short_enough(test, vocabularies, config)
     _save_held_out(directory / "held-out.jsonl", valid, test)
     say(f"training pairs: {report.sentence()}; {len(valid):,} to validate and {len(test):,} to test")
     if report.kept < FEW_PAIRS:
@@ -175,8 +175,9 @@ def _built_in(config: CorpusConfig) -> tuple[Reader, list[Phrase], list[Phrase]]
     return train, make("valid", 500), make("test", 1000)
 
 
-def _short_enough(phrases: list[Phrase], vocabularies: Vocabularies, longest: int) -> tuple[list[Phrase], int]:
+def _short_enough(phrases: list[Phrase], vocabularies: Vocabularies, config: CorpusConfig) -> tuple[list[Phrase], int]:
     """Without the pairs that have more tokens than the model is trained for, and how many those were."""
+    longest = config.longest
     kept = [
         phrase
         for phrase in phrases
@@ -184,9 +185,10 @@ def _short_enough(phrases: list[Phrase], vocabularies: Vocabularies, longest: in
         and len(vocabularies.target.encode(phrase.target)) <= longest
     ]
     if not kept:
+        cut_out = config.corpus == "files" and config.valid_source is None
         raise UserError(
-            f"no held-out pair has at most {longest:,} tokens on each side: allow longer ones with data.longest, or name files of "
-            "your own with data.valid_source, data.test_source and their targets"
+            f"no held-out pair has at most {longest:,} tokens on each side: allow longer ones with data.longest"
+            + (", or name held-out files with data.valid_source, data.test_source and their targets" if cut_out else "")
         )
     return kept, len(phrases) - len(kept)
 
