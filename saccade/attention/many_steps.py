@@ -22,7 +22,7 @@ _Aside = dict[int, list[tuple[Tensor, Tensor]]]  # xₜ and gₜ of each backwar
 
 
 def over_many_steps(matrix: Tensor, bias: Tensor | None = None) -> Callable[[Tensor], Tensor]:
-    """x (..., rows, S) → x @ matrix + bias, for a matrix (S, D) or one per batch row (B, S, D); made once, called at every step.
+    """x (..., rows, S) → x @ matrix + bias, for a matrix (S, D), or without bias one per row (B, S, D); made once, called at every step.
 
     While learning on a CPU it has a first derivative only, and none of `torch.func`'s kinds; autocast must be as it was made under.
     """
