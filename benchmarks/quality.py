@@ -4,7 +4,7 @@
     SACCADE_DATA=... python -m benchmarks.quality --contenders saccade      only ours; Hugging Face's meanwhile in another process
 
 Tiny Transformers (4 + 4 layers, width 128, norms after each sum and small first weights, as Marian has them), the same joint vocabulary,
-batches, dropout (little, as short trainings want it), label smoothing and highest rate. Ours is saccade's own loop with Muon, which needs
+batches, dropout, label smoothing and highest rate. Ours is saccade's own loop with Muon, which needs
 little warm-up; Hugging Face's is the loop that everybody writes, with AdamW; "saccade, AdamW" is ours with the peer's optimiser and
 warm-up, so that it can be seen what comes from where. Whoever wants a model soon chooses a budget, and the rate falls over all of it, so
 each budget (`BUDGETS`, minutes) is a training of its own. After it the weights translate test_2016_flickr (beam 5, cased sacreBLEU). When
@@ -54,7 +54,6 @@ CHANGES = (
     "train.dropout_epochs=0",
     "model.norm=post",
     "model.initial=small",
-    "model.dropout=0.1",
 )
 PARTS = 2  # of a training, each ended by a judgement
 RECIPE = "multi30k-en-de-transformer"
