@@ -7,6 +7,10 @@ class UserError(Exception):
     exit_code = 1
 
 
+class Diverged(UserError):
+    """What a model computes is no number any more."""
+
+
 class ConfigError(UserError):
     """A recipe, an override or an argument that is wrong before any work started."""
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 import torch
 from torch import Tensor
 
-from saccade.errors import UserError
+from saccade.errors import Diverged
 
 State = TypeVar("State")
 
@@ -59,9 +59,7 @@ def log_probs_of(logits: Tensor) -> Tensor:
     """In single precision at least, whatever the model computes in; one number that is none spoils its whole row."""
     log_probs = logits.float().log_softmax(1)
     if log_probs[:, 0].isnan().any():
-        raise UserError(
-            "The model's scores are not numbers (NaN): its training diverged, so use an earlier checkpoint."
-        )
+        raise Diverged("The model's scores are not numbers (NaN): its training diverged, so use an earlier checkpoint.")
     return log_probs
 
 

@@ -28,6 +28,7 @@ from saccade.errors import UserError
 from saccade.files import make_directory, replacing, write_text
 
 _STOPPED = ".stopped"
+_NO_STEP = 1 << 60  # later than any
 _DAMAGE = (SafetensorError, ValueError, KeyError, TypeError, OSError)  # what reading a damaged state raises
 
 
@@ -111,6 +112,16 @@ class RunDirectory:
                 say(f"{path} is damaged ({error}); {before}")
         return None
 
+    def saved_steps(self) -> list[int]:
+        """Of the states that can be gone on from, damaged or not, oldest first."""
+        return [int(path.name.partition(".")[0]) for path in self._states()]
+
+    def has_lost_its_states(self, checkpoint_every: int) -> bool:
+        """Whether there is a trained model and there were states that led to it, of which none is whole any more."""
+        if not self.model.exists():
+            return False
+        return bool(self._states()) or self._reported_step() >= checkpoint_every
+
     def last_weights(self, count: int, say: Callable[[str], None]) -> list[dict[str, Tensor]]:
         """The model's tensors of the last `count` regular states, oldest first; without those that are damaged."""
         weights = []
@@ -125,8 +136,14 @@ class RunDirectory:
         return weights
 
     def write_metrics(self, **values: Any) -> None:
-        with self.metrics.open("a", encoding="utf-8") as lines:
-            lines.write(json.dumps(values) + "\n")
+        try:
+            with self.metrics.open("a", encoding="utf-8") as lines:
+                lines.write(json.dumps(values) + "\n")
+        except OSError as error:
+            raise UserError(
+                f"{self.metrics} cannot be written ({error.strerror or error}): free some space, then go on with "
+                f"saccade train {self.path} --resume"
+            ) from error
 
     def forget_metrics_after(self, step: int) -> None:
         """A run that goes on from `step` reports the later steps again."""
@@ -135,6 +152,13 @@ class RunDirectory:
         kept = [line for line in self.metrics.read_text(encoding="utf-8").splitlines() if _step_of(line) <= step]
         with replacing(self.metrics) as aside:
             aside.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
+
+    def _reported_step(self) -> int:
+        """The last step that metrics.jsonl tells of, 0 if none."""
+        if not self.metrics.exists():
+            return 0
+        steps = [_step_of(line) for line in self.metrics.read_text(encoding="utf-8").splitlines()]
+        return max((step for step in steps if step < _NO_STEP), default=0)
 
     def _states(self) -> list[Path]:
         return sorted(self.states.glob("*.safetensors"))
@@ -215,4 +239,4 @@ def _step_of(line: str) -> int:
     try:
         return int(json.loads(line)["step"])
     except (ValueError, KeyError, TypeError):
-        return 1 << 60
+        return _NO_STEP

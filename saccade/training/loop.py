@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from saccade.errors import UserError
+from saccade.errors import Diverged, UserError
 from saccade.files import make_directory
 from saccade.layers.dropout import set_share
 from saccade.tasks.task import Objective, Task
@@ -82,6 +82,11 @@ class Training:
         """Goes on from the newest whole state, if there is one."""
         state = self.directory.latest_state(self.reporter.say)
         if state is None:
+            if self.directory.has_lost_its_states(self.config.checkpoint_every):
+                raise UserError(
+                    f"{self.directory.states} holds no whole state to go on from, and training from the first step again would "
+                    f"replace the trained {self.directory.model}: put the states back, or start a new run with another --out"
+                )
             if self.world.leads:
                 self.directory.forget_metrics_after(0)
             return False
@@ -217,8 +222,14 @@ class Training:
         """Validates and keeps the weights if they are the best so far."""
         score = -math.inf
         if self.world.leads:
+            self._require_numbers()
             self.task.model.eval()
-            validation = self.task.validate()
+            try:
+                validation = self.task.validate()
+            except Diverged as error:
+                raise NotFinite(
+                    f"the model's scores are not numbers at step {self.progress.step}, in its validation: {self._how_to_go_on()}"
+                ) from error
             score = validation.score
         score = self.world.from_leader(score)
         best = self.progress.best_score
@@ -237,6 +248,9 @@ class Training:
                 self._save_model()
 
     def _save_model(self) -> None:
+        self.directory.save_model(own_tensors(self.task.model))
+
+    def _require_numbers(self) -> None:
         tensors = own_tensors(self.task.model)
         wrong = [name for name, tensor in tensors.items() if not torch.isfinite(tensor).all()]
         if wrong:
@@ -244,7 +258,6 @@ class Training:
                 f"the weights are no numbers any more at step {self.progress.step} ({wrong[0]}), though the loss is: "
                 + self._how_to_go_on()
             )
-        self.directory.save_model(tensors)
 
     def _average(self) -> None:
         """The mean of the last checkpoints' weights becomes the model if it validates better than the best single one."""
@@ -272,6 +285,7 @@ class Training:
     def _save_state(self, stopped: bool = False) -> None:
         self.progress.optimizer = self.config.optimizer
         if self.world.leads:
+            self._require_numbers()
             tensors: dict[str, Tensor] = {f"model.{name}": t for name, t in own_tensors(self.task.model).items()}
             for objective, optimizer in zip(self.objectives, self.optimizers, strict=True):
                 for name, tensor in optimizer_tensors(optimizer, self.names):
@@ -298,9 +312,13 @@ class Training:
         return f"the {what} {where}: {self._how_to_go_on()}"
 
     def _how_to_go_on(self) -> str:
+        gentler = f"a lower rate (--resume --set train.rate={self.config.rate / 3:.2g}), a longer train.warmup or a smaller train.clip"
+        saved = self.directory.saved_steps()
+        if not saved:
+            return f"no checkpoint was saved yet, so begin again with {gentler}"
+        again = "; if it diverges again, remove that one, and the one before it is gone on from" if saved[1:] else ""
         return (
-            f"the last good checkpoint stays in {self.directory.path}; go on with a lower rate "
-            f"(--resume --set train.rate={self.config.rate / 3:.2g}), a longer train.warmup or a smaller train.clip"
+            f"the checkpoint of step {saved[-1]} stays in {self.directory.states}; go on from it with {gentler}{again}"
         )
 
 

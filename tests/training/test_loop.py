@@ -13,7 +13,7 @@ from torch import nn
 
 from saccade import config as configs
 from saccade.attention.positions import position_table
-from saccade.errors import UserError
+from saccade.errors import Diverged, UserError
 from saccade.layers.dropout import Dropout, set_share
 from saccade.tasks.task import Loss, Objective, Validation
 from saccade.training.checkpoint import RunDirectory, own_tensors
@@ -153,6 +153,7 @@ def test_a_stop_is_saved_beside_states_that_cannot_be_read(tmp_path):
     training(tmp_path).run()
     for path in (tmp_path / "state").iterdir():
         path.write_bytes(b"junk")
+    (tmp_path / "model.safetensors").unlink()
     again = training(tmp_path, Interrupts(at=3))
     assert not again.resume()
     with pytest.raises(Interrupted):
@@ -176,16 +177,56 @@ def test_a_damaged_state_is_left_out_of_the_average(tmp_path):
     assert longer.run().step == 35
 
 
-def test_weights_that_are_no_numbers_are_not_kept(tmp_path):
-    class Overflows(Line):
-        def validate(self):
-            with torch.no_grad():
-                self.model[0].weight.fill_(math.inf)
-            return Validation({}, 1.0)
-
-    with pytest.raises(NotFinite, match=r"no numbers any more at step 10 \(0\.weight\)"):
-        training(tmp_path, Overflows()).run()
+@pytest.mark.parametrize("first", ["validate_every", "checkpoint_every"])
+def test_weights_that_are_no_numbers_are_not_kept(tmp_path, first):
+    with pytest.raises(NotFinite, match=r"no numbers any more at step 1 \(0\.weight\), .* no checkpoint was saved yet"):
+        training(tmp_path, rate=1e39, **{first: 1}).run()
     assert not (tmp_path / "model.safetensors").exists()
+    assert not (tmp_path / "state").exists()
+
+
+def test_a_validation_that_meets_no_numbers_names_the_step_and_how_to_go_on(tmp_path):
+    class Diverges(Line):
+        def validate(self):
+            raise Diverged("The model's scores are not numbers.")
+
+    with pytest.raises(
+        NotFinite, match=r"not numbers at step 10, .* checkpoint of step 7 stays .* go on from it with a lower rate"
+    ):
+        training(tmp_path, Diverges()).run()
+    with pytest.raises(NotFinite, match="no checkpoint was saved yet, so begin again with a lower rate"):
+        training(tmp_path / "early", Diverges(), checkpoint_every=100).run()
+
+
+@pytest.mark.parametrize("loss", ["removed", "damaged"])
+def test_a_trained_model_whose_states_are_lost_is_not_trained_over(tmp_path, loss):
+    training(tmp_path).run()
+    model = (tmp_path / "model.safetensors").read_bytes()
+    for path in (tmp_path / "state").iterdir():
+        path.unlink() if loss == "removed" else path.write_bytes(b"junk")
+    with pytest.raises(UserError, match=r"no whole state to go on from, .* put the states back"):
+        training(tmp_path, steps=40).resume()
+    assert (tmp_path / "model.safetensors").read_bytes() == model
+
+
+def test_a_run_killed_between_its_first_validation_and_its_first_checkpoint_begins_again(tmp_path):
+    whole = training(tmp_path / "whole", checkpoint_every=20)
+    whole.run()
+
+    class IsKilled(Line):
+        def loss(self, work):
+            if broken.progress.step == 13:
+                raise KeyboardInterrupt
+            return super().loss(work)
+
+    broken = training(tmp_path / "broken", IsKilled(), checkpoint_every=20)
+    with pytest.raises(KeyboardInterrupt):
+        broken.run()
+    assert (tmp_path / "broken" / "model.safetensors").exists()
+    again = training(tmp_path / "broken", checkpoint_every=20)
+    assert not again.resume()
+    again.run()
+    assert_same(weights(again), weights(whole))
 
 
 @pytest.mark.parametrize("damage", ["truncate", "flip", "empty"])
