@@ -3,11 +3,12 @@
     SACCADE_DATA=... python -m benchmarks.quality                           all budgets, one after the other
     SACCADE_DATA=... python -m benchmarks.quality --contenders saccade      only ours; Hugging Face's meanwhile in another process
 
-Tiny Transformers (4 + 4 layers, width 128, norms after each sum and small first weights, as Marian has them), the same joint vocabulary,
-batches, dropout, label smoothing and highest rate. Ours is saccade's own loop with Muon, which needs
-little warm-up; Hugging Face's is the loop that everybody writes, with AdamW; "saccade, AdamW" is ours with the peer's optimiser and
-warm-up, so that it can be seen what comes from where. Whoever wants a model soon chooses a budget, and the rate falls over all of it, so
-each budget (`BUDGETS`, minutes) is a training of its own. After it the weights translate test_2016_flickr (beam 5, cased sacreBLEU). When
+Tiny Transformers (4 + 4 layers, width 128, norms after each sum, sinusoids, rectified hidden units and small first weights, as Marian has
+them), the same joint vocabulary, batches, highest dropout, label smoothing and highest rate. Ours is what `saccade train translation` does:
+Muon, which needs little warm-up, and dropout that rises over ten epochs. Hugging Face's is the loop that everybody writes, with AdamW, a
+warm-up that fits its budget and constant dropout; "saccade, AdamW" is ours with the peer's optimiser, warm-up and dropout, so that it can
+be seen what comes from where. Whoever wants a model soon chooses a budget, and the rate falls over all of it, so each budget (`BUDGETS`,
+minutes) is a training of its own. After it the weights translate test_2016_flickr (beam 5, cased sacreBLEU). When
 a mark is reached is interpolated between budgets, in the logarithm of the minutes. Weights, optimiser and BLEU at the middle and at the
 end of each training are kept in `--out`: an interrupted measurement goes on, and one of ours and Hugging Face's together gathers what was
 measured apart and writes benchmarks/results/quality.json.
@@ -15,12 +16,12 @@ measured apart and writes benchmarks/results/quality.json.
 
 import argparse
 import fcntl
+import itertools
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from sacrebleu.metrics.bleu import BLEU
@@ -49,12 +50,14 @@ CHANGES = (
     "data.lowercase=false",
     "train.precision=fp32",
     "train.optimizer=adamw",
-    "train.warmup=800",
     "train.weight_decay=0",
     "train.dropout_epochs=0",
     "model.norm=post",
     "model.initial=small",
+    "model.positions=sinusoidal",
+    "model.activation=relu",
 )
+WARMUP = 25  # updates of AdamW for every minute of a budget: a third of them, more or less
 PARTS = 2  # of a training, each ended by a judgement
 RECIPE = "multi30k-en-de-transformer"
 STEPS = 1_000_000  # the minutes end the training, not the updates
@@ -63,18 +66,22 @@ STEPS = 1_000_000  # the minutes end the training, not the updates
 class Ours:
     """saccade's loop, one update at a time."""
 
-    changes: ClassVar[dict[str, Any]] = {"optimizer": "muon", "warmup": 100}
-
     def __init__(self, task: TranslationTask, minutes: float):
         self.task = task
+        self.changes = self.settings(minutes)
         train = task.recipe.train.model_copy(update={"steps": STEPS, "minutes": minutes, **self.changes})
         self.training = Training(task, train, RunDirectory(Path()), Reporter(quiet=True), World())
         self.model, self.optimizer = task.model, self.training.optimizers[0]
 
-    def update(self, work: Any, share: float) -> None:
+    @staticmethod
+    def settings(minutes: float) -> dict[str, Any]:
+        return {"optimizer": "muon", "warmup": 100, "dropout_epochs": 10}
+
+    def update(self, work: Any, epoch: int, share: float) -> None:
         minutes = self.training.config.minutes
         assert minutes is not None
         self.training.progress.seconds = 60 * minutes * share
+        self.training._ease_dropout(epoch)
         self.training._update([work])
 
     def translate(self, sentences: Sequence[str]) -> list[str]:
@@ -82,17 +89,19 @@ class Ours:
 
 
 class OursWithAdamW(Ours):
-    changes: ClassVar[dict[str, Any]] = {}
+    @staticmethod
+    def settings(minutes: float) -> dict[str, Any]:
+        return adamw_settings(minutes)
 
 
 class Theirs:
     """MarianMTModel in the loop that everybody writes, over the same batches."""
 
-    changes: ClassVar[dict[str, Any]] = {}
-
     def __init__(self, task: TranslationTask, minutes: float):
         torch.manual_seed(task.recipe.train.seed)
-        self.task, self.recipe = task, task.recipe
+        self.task = task
+        self.changes = adamw_settings(minutes)
+        self.train = task.recipe.train.model_copy(update=self.changes)
         model = task.recipe.model
         self.model: Any = marian(
             model.sizes, len(task.vocabularies.target), model.dropout, model.feed_forward_dropout, longest=512
@@ -101,12 +110,12 @@ class Theirs:
         self.optimizer = self.loop.optimizer
         self.updates = 0
 
-    def update(self, work: Any, share: float) -> None:
+    def update(self, work: Any, epoch: int, share: float) -> None:
         batch = self.task.batch(work)
         assert batch is not None
         self.updates += 1
         for group in self.optimizer.param_groups:
-            group["lr"] = rate_at(self.recipe.train, self.updates, share)
+            group["lr"] = rate_at(self.train, self.updates, share)
         self.model.train()
         self.loop.update(batch)
 
@@ -133,6 +142,10 @@ class Theirs:
             input_ids=batch.source, attention_mask=seen, decoder_input_ids=batch.target_in, use_cache=False
         )
         return smoothed(output.logits, batch)
+
+
+def adamw_settings(minutes: float) -> dict[str, Any]:
+    return {"warmup": round(WARMUP * minutes)}
 
 
 CONTENDERS: dict[str, Callable[[TranslationTask, float], Any]] = {
@@ -188,7 +201,8 @@ def run(name: str, minutes: float, options: argparse.Namespace) -> list[dict[str
         until = 60 * minutes * (len(curve) + 1) / PARTS
         while seconds < until:
             start = clock()
-            contender.update(next(works), min(1.0, seconds / (60 * minutes)))
+            epoch, work = next(works)
+            contender.update(work, epoch, min(1.0, seconds / (60 * minutes)))
             updates += 1
             seconds += clock() - start
         texts = contender.translate([pair.source for pair in pairs])
@@ -213,14 +227,12 @@ def prepared(directory: Path) -> TranslationTask:
     return task
 
 
-def endless(task: TranslationTask, skipped: int) -> Iterator[Any]:
-    """Batch after batch, epoch after epoch, from the one that an interrupted measurement would have taken next."""
-    number = 0
-    while True:
-        works = task.epoch(number, 0, 1)
-        yield from works[skipped:]
+def endless(task: TranslationTask, skipped: int) -> Iterator[tuple[int, Any]]:
+    """Batch after batch with the number of its epoch, from the one that an interrupted measurement would have taken next."""
+    for epoch in itertools.count():
+        works = task.epoch(epoch, 0, 1)
+        yield from ((epoch, work) for work in works[skipped:])
         skipped = max(0, skipped - len(works))
-        number += 1
 
 
 def save(contender: Any, place: Path, curve: list[dict[str, float]], conditions: dict[str, Any]) -> None:
@@ -272,7 +284,7 @@ def row(name: str, budgets: Sequence[dict[str, float]]) -> dict[str, Any]:
 
 def minutes_to(mark: float, budgets: Sequence[dict[str, float]]) -> float | None:
     """Between the first budget that reaches the mark and the one before; None where none or already the smallest does."""
-    for less, more in pairwise(sorted(budgets, key=lambda end: end["minutes"])):
+    for less, more in itertools.pairwise(sorted(budgets, key=lambda end: end["minutes"])):
         if less["BLEU"] >= mark:
             return None if less["BLEU"] > mark else float(less["minutes"])
         if mark <= more["BLEU"]:
