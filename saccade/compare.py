@@ -20,13 +20,15 @@ from torch.utils.flop_counter import FlopCounterMode
 from saccade import config as configs
 from saccade.attention import LocalSelfAttention2d
 from saccade.config import Recipe
-from saccade.errors import ConfigError
+from saccade.errors import ConfigError, UserError
 from saccade.explain import comparison
 from saccade.explain.comparison import Mark
 from saccade.export.onnx_graph import by_definition
 from saccade.files import write_text
 from saccade.run import Run
 from saccade.training.checkpoint import RunDirectory
+from saccade.training.loop import NotFinite
+from saccade.training.reporter import Reporter
 from saccade.training.start import train
 
 SEED = "train.seed"
@@ -71,10 +73,17 @@ def compare(
         if row is None:
             name, own = plans[path]
             exists = RunDirectory(path).config.exists()
-            train(name, [] if exists else own, path, exists, how_to_go_on="the same `saccade compare` again")
-            row = _measure(settings, path)
-            write_text(result, json.dumps(asdict(row)))
+            try:
+                train(name, [] if exists else own, path, exists, how_to_go_on="the same `saccade compare` again")
+            except NotFinite as error:
+                Reporter().say(f"{path.name} has no figures, the others go on: {error}")
+                row = Row(settings, {}, {})
+            else:
+                row = _measure(settings, path)
+                write_text(result, json.dumps(asdict(row)))
         rows.append(row)
+    if not any(row.scores for row in rows):
+        raise UserError("every training diverged: compare with a lower rate, --set train.rate=...")
     return rows
 
 
@@ -82,8 +91,11 @@ def _read(path: Path) -> Row | None:
     """What was measured of a run before; None if nothing was, or less than is measured now."""
     if not path.exists():
         return None
-    values = json.loads(path.read_text(encoding="utf-8"))
-    return Row(**values) if values.keys() == {each.name for each in fields(Row)} else None
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        return Row(**values) if values.keys() == {each.name for each in fields(Row)} else None
+    except (ValueError, AttributeError):  # damaged: then it is measured again
+        return None
 
 
 def _places(out: Path, several: Sequence[dict[str, str]]) -> dict[Path, dict[str, str]]:
@@ -112,15 +124,22 @@ def _require_one_task(recipes: Sequence[Recipe], against: str | None) -> None:
 def _check_is_the_same(recipe: Recipe, path: Path) -> None:
     """A run that is there already must be of this very recipe: results of another one are never shown for it."""
     config = RunDirectory(path).config
-    if config.exists() and not _fits(recipe.to_dict(), configs.load(config, check_files=False).to_dict()):
-        raise ConfigError(f"{path} holds a run with other settings: choose another place with --out, or delete it")
+    if not config.exists():
+        return
+    other = next(_differences(recipe.to_dict(), configs.load(config, check_files=False).to_dict()), None)
+    if other is not None:
+        raise ConfigError(
+            f"{path} holds a run with other settings ({other}): choose another place with --out, or delete it"
+        )
 
 
-def _fits(wanted: Any, found: Any) -> bool:
-    """Equal, but for what was left open (auto) and has been chosen from the data since."""
+def _differences(wanted: Any, found: Any, place: str = "") -> Iterator[str]:
+    """Where two recipes differ, but for what was left open (auto) and has been chosen from the data since."""
     if isinstance(wanted, dict) and isinstance(found, dict):
-        return wanted.keys() == found.keys() and all(_fits(wanted[name], found[name]) for name in wanted)
-    return wanted in ("auto", found)
+        for name in {**wanted, **found}:
+            yield from _differences(wanted.get(name), found.get(name), f"{place}.{name}" if place else name)
+    elif wanted not in ("auto", found):
+        yield f"{place} {found}, wanted {wanted}"
 
 
 def combinations(vary: Sequence[str], fixed: dict[str, list[str]] | None = None) -> list[dict[str, str]]:
@@ -245,6 +264,7 @@ def _cell(values: Sequence[float | None]) -> str:
 
 def plot(rows: Sequence[Row], path: Path, against: str | None = None) -> None:
     """The first score of each setting: as bars, or against a cost."""
+    rows = [row for row in rows if row.scores]
     score = next(iter(rows[0].scores))
     marks = []
     for group in _by_setting(rows):

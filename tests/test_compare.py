@@ -6,10 +6,10 @@ from PIL import Image
 from torch import nn
 
 from saccade.attention import LocalSelfAttention2d, MultiHead
-from saccade.compare import Row, combinations, compare, operations, plot, validations
+from saccade.compare import Row, columns, combinations, compare, operations, plot, validations
 from saccade.config import load
 from saccade.data.image_shape import ImageShape
-from saccade.errors import ConfigError
+from saccade.errors import ConfigError, UserError
 
 
 class Layer(nn.Module):
@@ -78,6 +78,24 @@ def test_what_cannot_be_compared_is_said_before_anything_is_trained(tmp_path, re
     with pytest.raises(ConfigError, match=message):
         compare(recipes, vary, [], tmp_path / "out", against)
     assert not (tmp_path / "out").exists()
+
+
+def test_one_diverging_training_leaves_the_others_their_figures(tmp_path, tiny_settings, capfd):
+    rows = compare(["digits-rnn"], ["train.rate=1e39,1e-3"], tiny_settings, tmp_path / "c")
+    assert [bool(row.scores) for row in rows] == [False, True]
+    assert "train.rate=1e39 has no figures, the others go on: the loss became nan at step" in capfd.readouterr().err
+    assert dict(columns(rows))["perplexity"][0] == "–"
+    plot(rows, tmp_path / "compare.png", "parameters")
+    with pytest.raises(UserError, match="every training diverged"):
+        compare(["digits-rnn"], ["train.rate=1e39"], tiny_settings, tmp_path / "c")
+
+
+def test_a_damaged_result_is_measured_again_and_other_settings_are_named(tmp_path, tiny_settings):
+    first = compare(["digits-rnn"], ["train.rate=1e-3"], tiny_settings, tmp_path / "c")
+    (tmp_path / "c" / "train.rate=1e-3" / "result.json").write_text("[tor")
+    assert compare(["digits-rnn"], ["train.rate=1e-3"], tiny_settings, tmp_path / "c") == first
+    with pytest.raises(ConfigError, match=r"other settings \(model\.hidden \d+, wanted 32\)"):
+        compare(["digits-rnn"], ["train.rate=1e-3"], [*tiny_settings, "model.hidden=32"], tmp_path / "c")
 
 
 def test_lists_can_be_varied():
