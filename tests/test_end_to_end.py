@@ -336,6 +336,19 @@ def test_settings_changed_at_resume_are_kept(tmp_path, tiny_settings):
     assert load(path / "config.yaml").train.steps == 8
 
 
+def test_another_vocabulary_than_the_weights_were_trained_with_is_refused(tmp_path, tiny_settings):
+    path, other = (
+        train(
+            "phrasebook-rnn", [*tiny_settings, "data.vocabulary=300", f"data.examples={count}"], tmp_path / str(count)
+        )
+        for count in (200, 300)
+    )
+    assert library.load(path).predict(["One."])
+    shutil.copy(other / "tokenizer.json", path / "tokenizer.json")
+    with pytest.raises(UserError, match=r"is not the vocabulary that model\.safetensors was trained with"):
+        library.load(path)
+
+
 def test_a_run_predicts_without_its_training_tokens(tmp_path, tiny_settings):
     path = train("digits-rnn", tiny_settings, tmp_path / "run")
     shutil.rmtree(path / "tokens")

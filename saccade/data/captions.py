@@ -51,6 +51,12 @@ class CaptionsConfig(Config):
     )
     valid_list: ExistingFile | None = Field(None, description="cut from train unless given")
     test_list: ExistingFile | None = Field(None, description="cut from train unless given")
+    split_seed: int = Field(
+        1,
+        ge=0,
+        lt=2**63,
+        description="which images are held out where no lists are named: the same for every train.seed",
+    )
     examples: int = Field(20_000, ge=10, description="shapes: how many pictures to train on")
     rows: int | None = Field(None, ge=16, le=1024, description="of every image; 224 unless given (shapes have 64)")
     columns: int | None = Field(None, ge=16, le=1024)
@@ -150,10 +156,10 @@ class Captions:
         return CaptionSet(images.pixels, images.names, captions, regions, self.vocabulary)
 
 
-def prepare(config: CaptionsConfig, directory: Path, seed: int, say: Say) -> Captions:
+def prepare(config: CaptionsConfig, directory: Path, say: Say) -> Captions:
     """Reads, splits, decodes or draws, learns the words; everything is in `directory` afterwards."""
     started = time.monotonic()
-    source = _source(config, seed, say)
+    source = _source(config, say)
     side = SIDE if config.corpus == "shapes" else _SIDE
     # A caption may be about what stands at the edge, so nothing is cut off.
     shape = ImageShape(3, config.rows or side, config.columns or side, stretched=True)
@@ -208,14 +214,14 @@ def equal_length_batches(
 _PURPOSES: dict[str, str] = {"train": "train on", "valid": "validate", "test": "test"}
 
 
-def _source(config: CaptionsConfig, seed: int, say: Say) -> Source:
+def _source(config: CaptionsConfig, say: Say) -> Source:
     if config.corpus == "shapes":
         return shapes_source(config.examples)
     assert config.images is not None
     assert config.captions is not None
     lists = {"train": config.train_list, "valid": config.valid_list, "test": config.test_list}
     given: dict[SplitName, Path] = {split: path for split in SPLITS if (path := lists[split]) is not None}
-    return files_source(config.images, config.captions, given, config.skip_bad, seed, say)
+    return files_source(config.images, config.captions, given, config.skip_bad, config.split_seed, say)
 
 
 def _keep(directory: Path, split: SplitName, source: Source, shape: ImageShape) -> list[tuple[str, ...]]:

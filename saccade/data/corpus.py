@@ -11,8 +11,8 @@ so that a run can be gone on with, evaluated and moved without its files, and se
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Literal
 
@@ -22,7 +22,7 @@ from saccade.config import Config, ExistingFile, files_may_be_missing
 from saccade.data.digits import LONGEST, reversed_digits
 from saccade.data.phrasebook import Phrase, phrases
 from saccade.data.shards import TokenPairs, write_shards
-from saccade.data.text import Pair, Report, counted, read_pairs, split_pairs
+from saccade.data.text import Pair, Report, counted, holds_both_sides, normalise, read_pairs, split_pairs
 from saccade.data.tokenizer import Kind, Tokenizer, Vocabularies
 from saccade.errors import UserError
 from saccade.files import make_directory, write_text
@@ -43,6 +43,12 @@ class CorpusConfig(Config):
     valid_target: ExistingFile | None = None
     test_source: ExistingFile | None = None
     test_target: ExistingFile | None = None
+    split_seed: int = Field(
+        1,
+        ge=0,
+        lt=2**63,
+        description="which pairs are held out where no files are named: the same for every train.seed",
+    )
     examples: int = Field(30_000, ge=10, description="built-in corpora: how many pairs to train on")
     digits: int = Field(LONGEST, ge=1, le=LONGEST, description="corpus digits: most digits of a training pair")
     lowercase: bool = False
@@ -67,12 +73,20 @@ class CorpusConfig(Config):
         if self.corpus == "files":
             self._refuse_unused("built-in corpora, and of your own files all pairs are used", "examples")
         else:
-            self._refuse_unused(f"your own files and data.corpus is {self.corpus}", *files)
+            self._refuse_unused(f"your own files and data.corpus is {self.corpus}", *files, "split_seed")
+        if self.valid_source is not None:
+            self._refuse_unused("a corpus that validation and test are cut from, and theirs are named", "split_seed")
         if self.corpus != "digits":
             self._refuse_unused(f"data.corpus=digits, and it is {self.corpus}", "digits")
         for source, target in zip(files[::2], files[1::2], strict=True):
             if getattr(self, target) is not None and getattr(self, source) is None:
                 raise ValueError(f"{target} is given without {source}: name both, line by line the same sentences")
+            for name in (source, target):
+                path = getattr(self, name)
+                if getattr(self, target) is not None and holds_both_sides(path):
+                    raise ValueError(
+                        f"{name} {path} holds both sides by its ending: leave {target} out, or give two text files"
+                    )
         if self.split_tokens and self.tokenizer != "bpe":
             raise ValueError(
                 f"split_tokens {self.split_tokens:g} takes merged subwords apart and {self.tokenizer} are not merged: "
@@ -103,9 +117,9 @@ class Corpus:
         return any(phrase.alignment for phrase in self.test)
 
 
-def prepare(config: CorpusConfig, directory: Path, seed: int, say: Say) -> Corpus:
+def prepare(config: CorpusConfig, directory: Path, say: Say) -> Corpus:
     """Reads, splits, learns the vocabularies, tokenises; everything is in `directory` afterwards."""
-    train, valid, test = _read(config, seed, say)
+    train, valid, test = _read(config, say)
     report = Report()
     make_directory(directory)
     vocabularies = _learn(config, lambda: train(Report()))
@@ -139,7 +153,7 @@ def reopen(directory: Path) -> Corpus:
 Reader = Callable[[Report], Iterator[Pair]]
 
 
-def _read(config: CorpusConfig, seed: int, say: Say) -> tuple[Reader, list[Phrase], list[Phrase]]:
+def _read(config: CorpusConfig, say: Say) -> tuple[Reader, list[Phrase], list[Phrase]]:
     if config.corpus != "files":
         return _built_in(config)
     assert config.source is not None
@@ -149,7 +163,7 @@ def _read(config: CorpusConfig, seed: int, say: Say) -> tuple[Reader, list[Phras
         return read_pairs(config.source, config.target, lowercase=config.lowercase, report=report)
 
     if config.valid_source is None or config.test_source is None:
-        split = split_pairs(everything, seed)
+        split = split_pairs(everything, config.split_seed)
         return split.train, _phrases(split.valid), _phrases(split.test)
 
     def held_out(source: Path, target: Path | None) -> list[Phrase]:
@@ -166,13 +180,18 @@ def _read(config: CorpusConfig, seed: int, say: Say) -> tuple[Reader, list[Phras
 def _built_in(config: CorpusConfig) -> tuple[Reader, list[Phrase], list[Phrase]]:
     make = phrases if config.corpus == "phrasebook" else reversed_digits
     longest = {} if config.corpus == "phrasebook" else {"longest": config.digits}
-    pairs = [(phrase.source, phrase.target) for phrase in make("train", config.examples, **longest)]
+
+    def written(made: Iterable[Phrase]) -> list[Phrase]:
+        text = partial(normalise, lowercase=config.lowercase)
+        return [replace(phrase, source=text(phrase.source), target=text(phrase.target)) for phrase in made]
+
+    pairs = [(phrase.source, phrase.target) for phrase in written(make("train", config.examples, **longest))]
 
     def train(report: Report) -> Iterator[Pair]:
         report.read += len(pairs)
         return iter(pairs)
 
-    return train, make("valid", 500), make("test", 1000)
+    return train, written(make("valid", 500)), written(make("test", 1000))
 
 
 def _short_enough(phrases: list[Phrase], vocabularies: Vocabularies, config: CorpusConfig) -> tuple[list[Phrase], int]:

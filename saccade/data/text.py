@@ -27,6 +27,7 @@ from typing import BinaryIO, TypeGuard, cast
 from saccade.errors import UserError
 
 Pair = tuple[str, str]
+_JSON = (".jsonl", ".ndjson", ".json")
 
 
 @dataclass
@@ -67,6 +68,11 @@ def counted(number: int, noun: str) -> str:
 def normalise(text: str, lowercase: bool = False) -> str:
     """One form for what looks the same (Unicode NFC), in one line, without white space at the ends."""
     return unicodedata.normalize("NFC", text.lower() if lowercase else text).strip().replace("\n", " ")
+
+
+def as_line(text: str) -> str:
+    """Without what would break a line or move the cursor: a model that spells bytes may write anything."""
+    return "".join(" " if unicodedata.category(letter) in ("Cc", "Zl", "Zp") else letter for letter in text).strip()
 
 
 def read_pairs(
@@ -111,8 +117,16 @@ def _kept_pairs(paths: list[Path], lowercase: bool, report: Report) -> Iterator[
 def _pairs_in(paths: list[Path]) -> Iterator[Pair]:
     if len(paths) == 2:
         return _aligned_pairs(*paths)
-    name = paths[0].name.lower().removesuffix(".gz")
-    return _json_pairs(paths[0]) if name.endswith((".jsonl", ".ndjson", ".json")) else _tab_pairs(paths[0])
+    return _json_pairs(paths[0]) if _ends(paths[0], _JSON) else _tab_pairs(paths[0])
+
+
+def holds_both_sides(path: Path) -> bool:
+    """Whether a file's name says that source and target are in it."""
+    return _ends(path, (*_JSON, ".tsv"))
+
+
+def _ends(path: Path, endings: tuple[str, ...]) -> bool:
+    return path.name.lower().removesuffix(".gz").endswith(endings)
 
 
 def _aligned_pairs(source_path: Path, target_path: Path) -> Iterator[Pair]:

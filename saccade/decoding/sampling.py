@@ -36,9 +36,9 @@ class SamplingConfig:
     def __post_init__(self) -> None:
         if self.samples < 1:
             raise ConfigError(f"samples is {self.samples}: draw at least 1 per sentence.")
-        if not self.temperature > 0:
+        if not 0.001 <= self.temperature <= 1000:
             raise ConfigError(
-                f"temperature is {self.temperature}: it must be above 0; for no chance at all, search greedily."
+                f"temperature is {self.temperature}: it must be from 0.001 to 1000; for no chance at all, search greedily."
             )
         if self.top_k is not None and self.top_k < 1:
             raise ConfigError(f"top_k is {self.top_k}: keep at least 1 token, or leave it out to keep all.")

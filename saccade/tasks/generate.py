@@ -28,7 +28,7 @@ class DecodeConfig(Config):
         0.0, ge=0, le=100, description="beam: above 0 favours outputs that looked at all the source"
     )
     best: int = Field(1, ge=1, le=1000, description="how many outputs to give; greedy search has one")
-    temperature: float = Field(1.0, gt=0)
+    temperature: float = Field(1.0, ge=0.001, le=1000)
     top_k: int | None = Field(None, ge=1)
     top_p: float = Field(1.0, gt=0, le=1)
     seed: int = 1

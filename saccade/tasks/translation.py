@@ -24,7 +24,7 @@ from saccade.data.corpus import Corpus, CorpusConfig, Say, SplitName
 from saccade.data.phrasebook import Phrase
 from saccade.data.resegment import ResegmentedPairs
 from saccade.data.shards import TokenPairs
-from saccade.data.text import counted, normalise
+from saccade.data.text import as_line, counted, normalise
 from saccade.data.tokenizer import BOS, EOS, PAD, UNK
 from saccade.decoding import Hypothesis, score_targets
 from saccade.errors import UserError
@@ -103,7 +103,7 @@ class TranslationTask:
     @classmethod
     def prepare(cls, recipe: Recipe, directory: Path, say: Say) -> "TranslationTask":
         """A new run: the corpus is read and tokenised into the directory."""
-        corpus = corpora.prepare(recipe.data, directory, recipe.train.seed, say)
+        corpus = corpora.prepare(recipe.data, directory, say)
         if getattr(recipe.model, "size", None) == "auto":
             pairs = len(corpus.train)
             recipe = recipe.model_copy(update={"model": recipe.model.fitted(pairs)})
@@ -253,7 +253,7 @@ class TranslationTask:
         """A translation of each source out of what was found for it. No words in, no words out: then the model was not asked."""
         for source, hypotheses in zip(sources, found, strict=True):
             hypotheses = hypotheses or [Hypothesis([], 0.0, 0.0, True, [])]
-            texts = [self.vocabularies.target.decode(hypothesis.tokens).strip() for hypothesis in hypotheses]
+            texts = [as_line(self.vocabularies.target.decode(hypothesis.tokens)) for hypothesis in hypotheses]
             yield Translation(source, texts[0], hypotheses, texts[1:])
 
     @torch.no_grad()

@@ -28,6 +28,8 @@ from saccade.errors import UserError
 from saccade.files import make_directory, replacing, write_text
 
 _STOPPED = ".stopped"
+_TOKENIZER = "tokenizer.json"
+_VOCABULARY = "vocabulary"  # in the weights' metadata: which one they belong to
 _NO_STEP = 1 << 60  # later than any
 _DAMAGE = (SafetensorError, ValueError, KeyError, TypeError, OSError)  # what reading a damaged state raises
 
@@ -83,8 +85,10 @@ class RunDirectory:
             self.path.rmdir()
 
     def save_model(self, tensors: Mapping[str, Tensor]) -> None:
+        vocabulary = _vocabulary_beside(self.model)
+        metadata = {} if vocabulary is None else {_VOCABULARY: vocabulary}
         with replacing(self.model) as aside:
-            save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, aside)
+            save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, aside, metadata)
 
     def save_state(self, tensors: Mapping[str, Tensor], progress: Progress, keep: int, stopped: bool = False) -> None:
         """Leaves the last `keep` regular states and, if it was stopped after them, this one.
@@ -189,6 +193,12 @@ def put_tensors(model: nn.Module, tensors: Mapping[str, Tensor], origin: str) ->
 
 def load_model(model: nn.Module, path: Path) -> None:
     try:
+        with safe_open(path, framework="pt") as file:
+            trained_with = (file.metadata() or {}).get(_VOCABULARY)
+        if trained_with not in (None, _vocabulary_beside(path)):
+            raise UserError(
+                f"{path.parent / _TOKENIZER} is not the vocabulary that {path.name} was trained with: copy the run again, whole"
+            )
         put_tensors(model, load_file(path), str(path))
     except FileNotFoundError as error:
         raise UserError(
@@ -197,6 +207,12 @@ def load_model(model: nn.Module, path: Path) -> None:
         ) from error
     except SafetensorError as error:
         raise UserError(f"{path} is damaged ({error}): copy the run again or train it with --resume") from error
+
+
+def _vocabulary_beside(model: Path) -> str | None:
+    """A digest of the vocabulary that the task keeps beside its weights, if it has one."""
+    tokenizer = model.with_name(_TOKENIZER)
+    return hashlib.blake2b(tokenizer.read_bytes(), digest_size=16).hexdigest() if tokenizer.exists() else None
 
 
 def optimizer_tensors(

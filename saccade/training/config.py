@@ -1,10 +1,12 @@
 """The `train` section of a recipe."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from saccade.config import Config
+
+Beta = Annotated[float, Field(ge=0, lt=1)]
 
 
 class TrainConfig(Config):
@@ -12,7 +14,7 @@ class TrainConfig(Config):
     minutes: float | None = Field(
         None, gt=0, description="stop after so many minutes of wall time, whichever comes first"
     )
-    seed: int = Field(1, ge=0)
+    seed: int = Field(1, ge=0, lt=2**63)
     threads: int | None = Field(None, ge=1, description="threads of torch; all cores unless given")
     optimizer: Literal["adam", "adamw", "muon"] = Field(
         "adamw", description="muon: orthogonal updates for the matrices inside the model, adamw for the rest"
@@ -20,7 +22,7 @@ class TrainConfig(Config):
     rate: float = Field(1e-3, gt=0, description="the highest learning rate")
     schedule: Literal["constant", "cosine", "inverse-square-root"] = "cosine"
     warmup: int = Field(0, ge=0, description="updates until the highest rate is reached")
-    betas: tuple[float, float] = (0.9, 0.98)
+    betas: tuple[Beta, Beta] = (0.9, 0.98)
     epsilon: float = Field(1e-9, gt=0)
     weight_decay: float = Field(
         0.0, ge=0, description="of weights with two axes or more; biases, norms and positions are left alone"

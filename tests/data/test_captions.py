@@ -19,9 +19,9 @@ from saccade.errors import UserError
 COUNT = 40
 
 
-def prepared(directory, seed=1, **settings):
+def prepared(directory, **settings):
     said: list[str] = []
-    return prepare(CaptionsConfig(**settings), directory, seed, said.append), said
+    return prepare(CaptionsConfig(**settings), directory, said.append), said
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,7 @@ def test_words_seen_too_seldom_are_unknown(photos, tmp_path):
 
 def test_images_without_lists_are_split_by_the_seed_and_never_shared(photos, tmp_path):
     first, again, other = (
-        prepared(tmp_path / name, seed=seed, **files(photos))[0] for name, seed in (("a", 1), ("b", 1), ("c", 2))
+        prepared(tmp_path / name, split_seed=seed, **files(photos))[0] for name, seed in (("a", 1), ("b", 1), ("c", 2))
     )
     names = [set(first.split(split).names) for split in SPLITS]
     assert [len(each) for each in names] == [32, 4, 4]

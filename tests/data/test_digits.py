@@ -37,7 +37,7 @@ def test_no_pair_is_in_two_splits_and_none_is_empty(longest):
 def test_a_recipe_may_train_on_shorter_ones_than_it_is_tested_on(tmp_path):
     from saccade.data.corpus import CorpusConfig, prepare
 
-    corpus = prepare(CorpusConfig(corpus="digits", tokenizer="words", examples=300, digits=4), tmp_path, 1, print)
+    corpus = prepare(CorpusConfig(corpus="digits", tokenizer="words", examples=300, digits=4), tmp_path, print)
     assert max(len(source) for source, _ in (corpus.train[index] for index in range(300))) == 4
     assert max(len(phrase.source.split()) for phrase in corpus.test) == LONGEST
 

@@ -10,7 +10,7 @@ from saccade.config import load as load_recipe
 from saccade.data.phrasebook import phrases, split_words
 from saccade.data.tokenizer import Tokenizer
 from saccade.errors import UserError
-from saccade.explain.replay import replay
+from saccade.explain.replay import alignment_errors, replay
 from saccade.tasks.generate import CoverageStepper
 from saccade.tasks.scores import TranslationScores, score_translations
 from saccade.tasks.translation import TranslationTask
@@ -147,6 +147,23 @@ def test_a_maps_words_are_the_words_of_the_gold_alignment(kind):
     for phrase in part:
         for text in (phrase.source, phrase.target):
             assert tokenizer.words(tokenizer.encode(text)) == split_words(text)
+
+
+def test_a_sentence_with_unknown_characters_is_left_out_of_the_alignment_error(tmp_path):
+    """Its words cannot be told; the others' can."""
+    from saccade.tasks.translation import TranslationTask
+
+    recipe = load_recipe("phrasebook-rnn", ["data.tokenizer=characters", "data.examples=10"])
+    task = TranslationTask.prepare(recipe, tmp_path, print)
+    part = [phrase for phrase in task.corpus.test if phrase.alignment][:40]
+    known = [phrase for phrase in part if not any(character.isdigit() for character in phrase.source + phrase.target)]
+    assert len(known) < len(part)
+    assert 0 <= min(alignment_errors(task, part).values()) <= 1
+
+
+def test_what_is_written_stays_in_its_line(reverser, monkeypatch):
+    monkeypatch.setattr(type(reverser.task.vocabularies.target), "decode", lambda self, tokens: " 1\n2\x1b ")
+    assert reverser.predict(["1 2"])[0].text == "1 2"
 
 
 def test_replay_does_not_depend_on_the_batch(reverser):
