@@ -34,6 +34,14 @@ def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no full disk here")
+def test_a_full_disk_is_a_sentence(tiny_run):
+    command = [sys.executable, "-m", "saccade", "predict", str(tiny_run), "1 2"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=300)
+    assert (done.returncode, done.stderr) == (1, "error: the disk is full; free some space or write elsewhere\n")
+
+
 def exit_of(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
     monkeypatch.setattr(sys, "argv", ["saccade", *arguments])
     with pytest.raises(SystemExit) as caught:

@@ -4,6 +4,7 @@ Results go to stdout, everything else to stderr. What a command needs is importe
 completion stay quick.
 """
 
+import errno
 import os
 import sys
 
@@ -28,6 +29,17 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:
-        # The reader has gone (`| head`); without this, Python would complain when it flushes stdout at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_stdout()  # the reader has gone (`| head`)
         sys.exit(1)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        _forget_stdout()
+        place = f"{error.filename} cannot be written: " if error.filename else ""
+        print(f"error: {place}the disk is full; free some space or write elsewhere", file=sys.stderr)
+        sys.exit(1)
+
+
+def _forget_stdout() -> None:
+    """Without this, Python would complain when it flushes stdout at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

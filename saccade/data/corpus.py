@@ -133,6 +133,10 @@ def prepare(config: CorpusConfig, directory: Path, say: Say) -> Corpus:
     test, too_long_to_test = _short_enough(test, vocabularies, config)
     _save_held_out(directory / "held-out.jsonl", valid, test)
     say(f"training pairs: {report.sentence()}; {len(valid):,} to validate and {len(test):,} to test")
+    if report.known:
+        say(
+            f"{counted(report.known, 'training pair')} stand in the files to validate or test by, too: those are no test"
+        )
     if report.kept < FEW_PAIRS:
         say(
             f"{counted(report.kept, 'pair')} will hardly teach more than themselves: tens of thousands make a translator"
@@ -173,8 +177,16 @@ def _read(config: CorpusConfig, say: Say) -> tuple[Reader, list[Phrase], list[Ph
             say(f"{source}: {report.sentence()}")
         return read
 
-    valid, test = (config.valid_source, config.valid_target), (config.test_source, config.test_target)
-    return everything, held_out(*valid), held_out(*test)
+    valid = held_out(config.valid_source, config.valid_target)
+    test = held_out(config.test_source, config.test_target)
+    named = {(phrase.source, phrase.target) for phrase in (*valid, *test)}
+
+    def train(report: Report) -> Iterator[Pair]:
+        for pair in everything(report):
+            report.known += pair in named
+            yield pair
+
+    return train, valid, test
 
 
 def _built_in(config: CorpusConfig) -> tuple[Reader, list[Phrase], list[Phrase]]:

@@ -55,7 +55,7 @@ class TokenPairs:
             return cls(sides[0], sides[1], header["fingerprint"], header["origin"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UserError(
-                f"{directory} does not hold a whole tokenised corpus ({error}); delete it and tokenise again."
+                f"{directory} does not hold a whole tokenised corpus ({error}); train the run anew, with another --out."
             ) from None
 
     @classmethod

@@ -40,6 +40,7 @@ class Report:
     longest: int = 0  # the most tokens a side may have; counted in `too_long` if it has more
     held_out: int = 0
     repeated: int = 0
+    known: int = 0  # of the kept ones, those that stand in named valid or test files, too
 
     @property
     def kept(self) -> int:
@@ -210,8 +211,9 @@ def decoded_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
             yield line.removesuffix(b"\n").decode("utf-8")
         except UnicodeDecodeError as error:
             byte = error.object[error.start]
+            looks = " (it looks like UTF-16)" if number == 1 and line[:2] in (b"\xff\xfe", b"\xfe\xff") else ""
             raise UserError(
-                f"{name}, line {number:,}: byte 0x{byte:02x} is not UTF-8; save the file as UTF-8."
+                f"{name}, line {number:,}: byte 0x{byte:02x} is not UTF-8{looks}; save the file as UTF-8."
             ) from None
 
 

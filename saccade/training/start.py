@@ -1,5 +1,6 @@
 """From a recipe to a trained run directory: new, or gone on with."""
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from saccade import config as configs
 from saccade.config import Recipe
 from saccade.errors import ConfigError, UserError
 from saccade.files import write_text
+from saccade.recipe_files import find_recipe
 from saccade.tasks.task import Task
 from saccade.training.checkpoint import RunDirectory
 from saccade.training.loop import Interrupted, Training
@@ -53,7 +55,7 @@ def train(
         write_text(directory.config, loaded.to_yaml())
     if loaded.train.threads is not None:
         torch.set_num_threads(loaded.train.threads)
-    how = how_to_go_on or f"saccade train {recipe} --out {directory.path} --resume"
+    how = how_to_go_on or f"saccade train {shlex.quote(str(directory.path))} --resume"
     try:
         task = open_task(loaded, directory, reporter, world, new=not exists)
         training = Training(task, loaded.train, directory, reporter, world)
@@ -65,7 +67,8 @@ def train(
         reporter.say(f"stopped at step {training.progress.step} and saved; go on with: {how}")
         raise KeyboardInterrupt from None
     except KeyboardInterrupt:
-        reporter.say("stopped before training began" + (f"; go on with: {how}" if directory.config.exists() else ""))
+        if directory.config.exists():
+            reporter.say(f"stopped before training began; go on with: {how}")
         raise
     if 0 < training.progress.step <= loaded.train.warmup:
         reporter.say(
@@ -121,6 +124,8 @@ def task_class(recipe: Recipe) -> type[Task]:
 
 def _require_its_recipe(recipe: str | Path, directory: RunDirectory) -> None:
     """Whoever names another shipped recipe than the run's has the wrong run, or the wrong recipe."""
+    if Path(recipe) != directory.path:
+        find_recipe(recipe)  # a name that stands for nothing is a slip
     descriptions = {description: name for name, description in configs.recipes()}
     own = configs.load(directory.config, check_files=False).description
     given = next((description for description, name in descriptions.items() if name == str(recipe)), own)

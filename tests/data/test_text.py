@@ -112,7 +112,7 @@ def test_different_line_counts_are_told_with_both_counts(tmp_path):
         ("a.tsv", packed(b"a\tb\n" * 1000)[:-9], "damaged or cut-off gzip"),
         ("a.tsv", packed(random.Random(0).randbytes(5000))[:1000], "damaged or cut-off gzip|not UTF-8"),
         ("a.tsv", b"\x1f\x8b nonsense", "damaged or cut-off gzip"),
-        ("a.tsv", "a\tb".encode("utf-16"), "line 1: byte 0xff is not UTF-8"),
+        ("a.tsv", "a\tb".encode("utf-16"), "line 1: byte 0xff is not UTF-8 .it looks like UTF-16"),
     ],
 )
 def test_a_wrong_file_is_told_in_one_sentence_with_its_place(tmp_path, name, content, message):

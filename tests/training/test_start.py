@@ -23,8 +23,13 @@ def test_stopped_before_the_first_step_it_says_how_to_go_on(written, tmp_path, m
 
     monkeypatch.setattr(start, "open_task", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        start.train("digits-rnn", out=tmp_path / "run")
+        start.train("digits-rnn", out=tmp_path / "my run")
     captured = capsys.readouterr()
     said = " ".join((captured.out + captured.err).split())
-    assert "stopped before training began" in said
-    assert ("--resume" in said) == written
+    assert ("stopped before training began" in said) == written
+    assert (f"go on with: saccade train '{tmp_path / 'my run'}' --resume" in said) == written
+
+
+def test_a_run_is_not_gone_on_with_by_a_recipe_that_is_not_there(tiny_run):
+    with pytest.raises(ConfigError, match=r"there is no recipe .bogus.: "):
+        start.train("bogus", out=tiny_run, resume=True)
