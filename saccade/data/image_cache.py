@@ -67,6 +67,11 @@ class Counts:
     first_bad: str = ""
     seconds: float = 0.0
 
+    @property
+    def why_none(self) -> str:
+        """What to add where too few images are left."""
+        return f" ({self.bad:,} cannot be decoded, the first: {self.first_bad})" if self.bad else ""
+
     def sentences(self, shape: ImageShape, whole: float) -> Iterator[str]:
         """For people; `whole` is how long everything from listing to the last byte took."""
         share = 100 * self.seconds / max(whole, 1e-9)

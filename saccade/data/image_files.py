@@ -20,7 +20,14 @@ import numpy as np
 from PIL import Image
 
 from saccade.data.image_decoding import from_array
-from saccade.data.image_store import ImageStore, check_inside, folder_store, open_file, zip_store
+from saccade.data.image_store import (
+    ImageStore,
+    check_inside,
+    check_zip_is_whole,
+    folder_store,
+    open_file,
+    zip_store,
+)
 from saccade.errors import UserError
 
 _LARGEST_IDX = 1 << 32  # bytes
@@ -35,6 +42,7 @@ class Listing:
     labels: Sequence[str]
     open: Callable[[int], Image.Image]
     ignored: int = 0  # files that are no images by their ending
+    empty: Sequence[str] = ()  # folders beside those of the classes that hold no image
 
     def __len__(self) -> int:
         return len(self.names)
@@ -53,6 +61,7 @@ def list_images(path: Path, classes: Sequence[str] = ()) -> Listing:
             return _idx(path)
         if path.suffix.lower() == ".csv":
             return _csv(path)
+        check_zip_is_whole(path)
     except OSError as error:
         raise UserError(f"{path} cannot be read ({error.strerror or error}): check the path and its rights") from None
     raise UserError(
@@ -73,27 +82,45 @@ def in_order(labels: Iterable[str]) -> tuple[str, ...]:
 
 
 def _by_folder(store: ImageStore, classes: Sequence[str]) -> Listing:
+    if not store.names:
+        raise _no_images(store)
     names = store.names
-    labels = _labels_by_folder(names, classes, store.origin)
-    return Listing(store.origin, names, labels, lambda index: store.open(names[index]), store.ignored)
-
-
-def _labels_by_folder(names: Sequence[str], classes: Sequence[str], origin: str) -> list[str]:
-    """The first folder of each path. A zip often wraps everything in one more folder: that one is no class."""
-    if not names:
-        raise UserError(
-            f"{origin} has no images in it: give a folder (or a zip) with a folder of images for each class"
-        )
-    parts = [PurePosixPath(unicodedata.normalize("NFC", name)).parts for name in names]
-    while len({path[0] for path in parts}) == 1 and parts[0][0] not in classes and min(map(len, parts)) > 2:
-        parts = [path[1:] for path in parts]
-    alone = [name for name, path in zip(names, parts, strict=True) if len(path) < 2]
+    parts = [_parts(name) for name in names]
+    outer = _outer_folders(parts, classes)
+    alone = [name for name, path in zip(names, parts, strict=True) if len(path) < len(outer) + 2]
     if alone:
         raise UserError(
-            f"{origin} has {len(alone):,} images outside of any class folder, the first {alone[0]}: "
+            f"{store.origin} has {len(alone):,} images outside of any class folder, the first {alone[0]}: "
             "put each image into a folder that is named after its class"
         )
-    return [path[0] for path in parts]
+    labels = [path[len(outer)] for path in parts]
+    beside = {path[-1] for path in map(_parts, store.folders) if path[:-1] == outer}
+    empty = sorted(beside - set(labels))
+    return Listing(store.origin, names, labels, lambda index: store.open(names[index]), store.ignored, empty)
+
+
+def _parts(name: str) -> tuple[str, ...]:
+    return PurePosixPath(unicodedata.normalize("NFC", name)).parts
+
+
+def _outer_folders(parts: Sequence[tuple[str, ...]], classes: Sequence[str]) -> tuple[str, ...]:
+    """A zip often wraps everything in one more folder: that one is no class."""
+    depth = 0
+    while (
+        len({path[depth] for path in parts}) == 1
+        and parts[0][depth] not in classes
+        and min(map(len, parts)) > depth + 2
+    ):
+        depth += 1
+    return parts[0][:depth]
+
+
+def _no_images(store: ImageStore) -> UserError:
+    path = Path(store.origin)
+    idx = sorted(each.name for each in path.glob("*idx3*")) if path.is_dir() else []
+    if idx:
+        return UserError(f"{path} is a folder of idx files: name the file of the images, for example {path / idx[0]}")
+    return UserError(f"{path} has no images in it: give a folder (or a zip) with a folder of images for each class")
 
 
 # A table of paths and labels
@@ -103,13 +130,15 @@ def _csv(path: Path) -> Listing:
     root = os.path.realpath(path.parent)
     names, labels = [], []
     lines: dict[str, int] = {}  # of each file
+    missing: list[str] = []
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             rows = csv.DictReader(file)
             columns = [(name or "").strip().lower() for name in rows.fieldnames or ()]
             if "path" not in columns or "label" not in columns:
                 raise UserError(
-                    f"{path} begins with the columns {', '.join(columns) or '(none)'}: its first line must name path and label"
+                    f"{path} begins with the columns {', '.join(columns) or '(none)'}: its first line must name path and label, "
+                    "separated by commas"
                 )
             rows.fieldnames = columns
             for row in rows:
@@ -123,12 +152,19 @@ def _csv(path: Path) -> Listing:
                         f"{path} names {name} in line {before} and again in line {rows.line_num}: keep one of them, "
                         "or the same image could be trained on and tested with"
                     )
+                if not os.path.lexists(os.path.join(root, name)):
+                    missing.append(f"{name} in line {rows.line_num}")
                 names.append(name)
                 labels.append(label)
     except (UnicodeDecodeError, csv.Error, ValueError) as error:
         raise UserError(f"{path} is not a readable CSV ({error}): save it as CSV in UTF-8") from None
     if not names:
         raise UserError(f"{path} has no lines below its first one: add a path and a label per line")
+    if missing:
+        raise UserError(
+            f"{path}: {len(missing):,} of the {len(names):,} files that it names are not there, the first {missing[0]}; "
+            "correct the paths, which are counted from the folder of the CSV, or delete the lines"
+        )
     return Listing(str(path), names, labels, lambda index: open_file(Path(root, names[index]), names[index]))
 
 

@@ -30,6 +30,7 @@ class ImageStore:
     names: Sequence[str]  # paths inside it, sorted
     open: Callable[[str], Image.Image]
     ignored: int = 0  # files that are no images by their ending
+    folders: frozenset[str] = frozenset()  # all paths of folders inside it
 
     def find(self, name: str) -> str | None:
         """The path of an image by its path or, where only one has it, by its bare name: archives often wrap images in one more folder."""
@@ -56,6 +57,7 @@ def open_store(path: Path) -> ImageStore:
             return _checked(folder_store(path))
         if zipfile.is_zipfile(path):
             return _checked(zip_store(path))
+        check_zip_is_whole(path)
     except OSError as error:
         raise UserError(f"{path} cannot be read ({error.strerror or error}): check the path and its rights") from None
     raise UserError(f"{path} is neither a folder nor a zip file: give the folder or the zip that the images are in")
@@ -69,21 +71,36 @@ def _checked(store: ImageStore) -> ImageStore:
     return store
 
 
+def check_zip_is_whole(path: Path) -> None:
+    """Of a file that no library takes for a zip: one may begin as one."""
+    if not path.is_file():
+        return
+    with path.open("rb") as file:
+        if file.read(4) == b"PK\x03\x04":
+            raise UserError(
+                f"{path} is a zip file that is damaged or cut short, without the list at its end: get it again"
+            )
+
+
 def folder_store(root: Path) -> ImageStore:
     real = os.path.realpath(root)
     found: list[str] = []
     ignored = 0
+    inside: list[str] = []
     for folder, folders, files in os.walk(real):
         folders[:] = sorted(name for name in folders if not _is_hidden(name))
+        inside += [_relative(os.path.join(folder, name), real) for name in folders]
         for path in (os.path.join(folder, name) for name in (*folders, *files)):
             if os.path.islink(path):
                 check_inside(path, real, root)
         images = [name for name in files if _is_image(name)]
         ignored += sum(not _is_hidden(name) for name in files) - len(images)
-        found += [os.path.relpath(os.path.join(folder, name), real).replace(os.sep, "/") for name in images]
-    for name in (str(root), *found):
+        found += [_relative(os.path.join(folder, name), real) for name in images]
+    for name in (str(root), *found, *inside):
         _check_name(name, root)
-    return ImageStore(str(root), sorted(found), lambda name: open_file(Path(real, name), name), ignored)
+    return ImageStore(
+        str(root), sorted(found), lambda name: open_file(Path(real, name), name), ignored, frozenset(inside)
+    )
 
 
 def zip_store(path: Path) -> ImageStore:
@@ -97,6 +114,13 @@ def zip_store(path: Path) -> ImageStore:
         if not entry.is_dir() and not any(map(_is_hidden, PurePosixPath(entry.filename).parts))
     }
     names = sorted(name for name in entries if _is_image(name))
+    places = (PurePosixPath(entry.filename.replace("\\", "/")) for entry in archive.infolist())
+    folders = frozenset(
+        str(folder)
+        for entry, place in zip(archive.infolist(), places, strict=True)
+        for folder in ((place, *place.parents) if entry.is_dir() else place.parents)
+        if folder.parts and not any(map(_is_hidden, folder.parts))
+    )
 
     def open_entry(name: str) -> Image.Image:
         entry, full = entries[name], f"{name} in {path.name}"
@@ -108,7 +132,7 @@ def zip_store(path: Path) -> ImageStore:
             raise BadImage(f"{full} cannot be unpacked ({error}): make the zip anew, without a password") from None
         return open_image(content, full)
 
-    return ImageStore(str(path), names, open_entry, len(entries) - len(names))
+    return ImageStore(str(path), names, open_entry, len(entries) - len(names), folders)
 
 
 # One image
@@ -147,6 +171,10 @@ def name_of(source: AnyImage) -> str:
 
 
 # Names and places
+
+
+def _relative(path: str, root: str) -> str:
+    return os.path.relpath(path, root).replace(os.sep, "/")
 
 
 def _is_image(name: str) -> bool:

@@ -8,8 +8,8 @@ Images are prepared once, into the run directory:
     images/SPLIT.names.json   where each image came from
 
 so that a run can be gone on with and moved without its files, and several processes read the same pixels. To predict, classes.json is
-enough. Of train, valid and test, those that are not given are cut from train: a share of every class (`held_out`), drawn by the
-seed.
+enough. Of train, valid and test, those that are not given are cut from train: a share of every class (`held_out`), drawn by
+`split_seed`.
 
 Axis legend: N images, C channels, H rows, W columns.
 """
@@ -68,6 +68,7 @@ class ImagesConfig(Config):
     held_out: float = Field(
         0.1, gt=0, le=0.4, description="the share of train that is cut off for each of valid and test"
     )
+    split_seed: int = Field(1, ge=0, lt=2**63, description="which images are cut off: the same for every train.seed")
     rows: int | None = Field(None, ge=_SMALLEST, le=4096, description="of every image; those of the first unless given")
     columns: int | None = Field(None, ge=_SMALLEST, le=4096)
     channels: Literal[1, 3] | None = Field(None, description="1 for grey, 3 for colour; as the images are unless given")
@@ -131,24 +132,26 @@ class Images:
         return images
 
 
-def prepare(config: ImagesConfig, directory: Path, seed: int, say: Say) -> Images:
+def prepare(config: ImagesConfig, directory: Path, say: Say) -> Images:
     """Lists, splits, decodes; everything is in `directory` afterwards."""
     started = time.monotonic()
     listings = _listings(config)
     classes = _classes(listings["train"])
-    splits = split_listings(listings, classes, seed, config.held_out)
+    splits = split_listings(listings, classes, config.split_seed, config.held_out)
     shape = _shape(config, *splits["train"])
     make_directory(directory)
     counts = write_sets(directory / "images", splits, classes, shape, config.skip_bad, say)
     sets = {split: ImageSet.open(directory / "images", split, shape) for split in SPLITS}
     for split in SPLITS:
         if not len(sets[split]):
-            raise UserError(f"no image is left to {_PURPOSES[split]}: add some to the classes, or name data.{split}")
+            raise UserError(
+                f"no image is left to {_PURPOSES[split]}{counts.why_none}: add some to the classes, or name data.{split}"
+            )
     missing = set(range(len(classes))) - set(sets["train"].labels.tolist())
     if missing:
         raise UserError(
-            f"no image of the class {classes[min(missing)]} is left to train on, without those that are held out or cannot be decoded: "
-            "add some, or take the class away"
+            f"no image of the class {classes[min(missing)]} is left to train on, without those that are held out or cannot be decoded"
+            f"{counts.why_none}: add some, or take the class away"
         )
     images = Images(directory, classes, shape, *_moments(sets["train"]))
     _save(images)
@@ -199,7 +202,8 @@ def _digits() -> Listing:
 def _classes(train: Listing) -> tuple[str, ...]:
     classes = in_order(train.labels)
     if len(classes) < 2:
-        raise UserError(f"{train.origin} has images of one class only ({classes[0]}): two or more are needed")
+        empty = f", and no image in {_some(train.empty)}" if train.empty else ""
+        raise UserError(f"{train.origin} has images of one class only ({classes[0]}){empty}: two or more are needed")
     if {name.lower() for name in classes} <= {"train", "training", "valid", "val", "validation", "test", "testing"}:
         raise UserError(
             f"{train.origin} has the folders {', '.join(classes)}, which are no classes: name each of them by itself in data.train, "
@@ -224,13 +228,17 @@ def _shape(config: ImagesConfig, listing: Listing, indices: Sequence[int]) -> Im
 
 
 def _first_size(listing: Listing, indices: Sequence[int], skip_bad: bool) -> tuple[int, int, str]:
+    first_bad = ""
     for index in indices:
         try:
             return *size_upright(listing.open(index)), listing.names[index]
         except BadImage as error:
             if not skip_bad:
                 raise UserError(f"{error}; --skip-bad leaves such images out") from None
-    raise UserError(f"{listing.origin} has no image that can be read: check that its files are pictures")
+            first_bad = first_bad or str(error)
+    raise UserError(
+        f"{listing.origin} has no image that can be read: check that its files are pictures; the first of {len(indices):,}: {first_bad}"
+    )
 
 
 def _channels(listing: Listing, indices: Sequence[int]) -> int:
@@ -286,9 +294,14 @@ def _tell(images: Images, sets: dict[SplitName, ImageSet], listings: dict[SplitN
         present = set(sets[split].labels.tolist())
         absent = [name for number, name in enumerate(images.classes) if number not in present]
         if absent:
-            which = ", ".join(absent[:5]) + (f" and {len(absent) - 5:,} more" if len(absent) > 5 else "")
             why = "which it lacks" if split in listings else "which have too few images"
-            say(f"none to {_PURPOSES[split]} of {which}, {why}: no score tells of them")
+            say(f"none to {_PURPOSES[split]} of {_some(absent)}, {why}: no score tells of them")
     for listing in listings.values():
+        if listing.empty:
+            say(f"{listing.origin} holds no image in {_some(listing.empty)}: no class is made of that")
         if listing.ignored:
             say(f"{listing.origin} holds {listing.ignored:,} other files, which were not read")
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5:,} more" if len(names) > 5 else "")

@@ -108,7 +108,7 @@ class ClassifyTask:
     @classmethod
     def prepare(cls, recipe: Recipe, directory: Path, say: Say) -> "ClassifyTask":
         """A new run: the images are decoded into the directory."""
-        return cls(recipe, image_data.prepare(recipe.data, directory, recipe.train.seed, say))
+        return cls(recipe, image_data.prepare(recipe.data, directory, say))
 
     @classmethod
     def reopen(cls, recipe: Recipe, directory: Path) -> "ClassifyTask":

@@ -13,7 +13,7 @@ from PIL import Image
 
 from saccade.data.image_decoding import BadImage
 from saccade.data.image_files import in_order, list_images
-from saccade.data.image_store import open_file
+from saccade.data.image_store import open_file, open_store
 from saccade.errors import UserError
 
 
@@ -167,10 +167,33 @@ def test_a_table_in_another_encoding_is_refused(tmp_path):
         list_images(tmp_path / "a.csv")
 
 
-def test_a_line_for_a_missing_file_is_a_bad_image(tmp_path):
-    (tmp_path / "a.csv").write_text("path,label\nmissing.png,cat\n")
-    with pytest.raises(BadImage, match=r"missing\.png cannot be opened \(No such file"):
-        list_images(tmp_path / "a.csv").open(0)
+def test_lines_for_missing_files_are_counted_and_the_first_is_named(tmp_path):
+    fill(tmp_path, ["here.png"])
+    (tmp_path / "a.csv").write_text("path,label\nhere.png,cat\nmissing.png,cat\nlost.png,dog\n")
+    with pytest.raises(
+        UserError, match=r"2 of the 3 files that it names are not there, the first missing\.png in line 3"
+    ):
+        list_images(tmp_path / "a.csv")
+
+
+def test_a_table_with_other_marks_between_its_columns_is_told_to_have_commas(tmp_path):
+    (tmp_path / "a.csv").write_text("path;label\na.png;cat\n")
+    with pytest.raises(UserError, match="must name path and label, separated by commas"):
+        list_images(tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize("wrapped", ["", "images/"])
+def test_folders_beside_the_classes_that_hold_no_image_are_named(tmp_path, wrapped):
+    root = fill(tmp_path / "data", [wrapped + name for name in NAMES])
+    (root / wrapped / "eel").mkdir()
+    (root / wrapped / "fox" / "deep").mkdir(parents=True)
+    (root / wrapped / "fox" / "deep" / "notes.txt").write_text("x")
+    (root / wrapped / ".git").mkdir()
+    assert list_images(root).empty == ["eel", "fox"]
+    archive = zipped(tmp_path / "data.zip", [wrapped + name for name in (*NAMES, "fox/deep/notes.txt")])
+    with zipfile.ZipFile(archive, "a") as file:
+        file.writestr(f"{wrapped}eel/", b"")
+    assert list_images(archive).empty == ["eel", "fox"]
 
 
 @pytest.mark.parametrize("packed", [True, False])
@@ -182,6 +205,13 @@ def test_idx_files_are_pictures_and_labels(tmp_path, packed):
     listing = list_images(tmp_path / f"t-images-idx3-ubyte{ending}")
     assert listing.labels == ["7", "10", "7"]
     np.testing.assert_array_equal([np.asarray(listing.open(index)) for index in range(3)], images)
+
+
+def test_in_a_folder_of_idx_files_one_of_them_is_to_be_named(tmp_path):
+    for name in ("t-images-idx3-ubyte.gz", "t-labels-idx1-ubyte.gz"):
+        (tmp_path / name).write_bytes(b"")
+    with pytest.raises(UserError, match=r"is a folder of idx files: name the file of the images, .*t-images-idx3"):
+        list_images(tmp_path)
 
 
 def test_damaged_idx_files_are_refused(tmp_path):
@@ -208,8 +238,9 @@ def test_damaged_idx_files_are_refused(tmp_path):
 def test_damaged_zip_files_are_refused(tmp_path):
     whole = zipped(tmp_path / "a.zip", NAMES).read_bytes()
     (tmp_path / "cut.zip").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(UserError, match="none of the kinds"):
-        list_images(tmp_path / "cut.zip")
+    for read in (list_images, open_store):
+        with pytest.raises(UserError, match=r"cut\.zip is a zip file that is damaged or cut short"):
+            read(tmp_path / "cut.zip")
     broken = bytearray(whole)
     broken[60:70] = b"0123456789"  # inside the first image's bytes
     (tmp_path / "broken.zip").write_bytes(broken)

@@ -33,9 +33,9 @@ def a_folder(root: Path, counts: dict[str, int], size=(6, 5), mode="RGB", seed=0
     return root
 
 
-def prepared(directory: Path, seed: int = 1, **settings):
+def prepared(directory: Path, **settings):
     said: list[str] = []
-    return prepare(ImagesConfig(**settings), directory, seed, said.append), said
+    return prepare(ImagesConfig(**settings), directory, said.append), said
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def test_what_is_cut_off_has_a_tenth_of_every_class(digits):
 def test_the_split_depends_on_the_seed_alone(tmp_path, digits):
     found, _ = digits
     again, _ = prepared(tmp_path / "again", corpus="digits")
-    other, _ = prepared(tmp_path / "other", corpus="digits", seed=2)
+    other, _ = prepared(tmp_path / "other", corpus="digits", split_seed=2)
     assert again.test.names == found.test.names
     assert again.valid.names == found.valid.names
     assert other.test.names != found.test.names
@@ -224,8 +224,28 @@ def test_only_bad_images_is_a_sentence(tmp_path):
     for name in ("cat", "dog"):
         (tmp_path / "data" / name).mkdir(parents=True)
         (tmp_path / "data" / name / "1.png").write_bytes(b"nothing")
-    with pytest.raises(UserError, match="has no image that can be read"):
+    with pytest.raises(UserError, match=r"has no image that can be read.* the first of 2: cat/1\.png is not a picture"):
         prepared(tmp_path / "run", train=tmp_path / "data", skip_bad=True)
+    with pytest.raises(
+        UserError, match=r"no image is left to train on \(2 cannot be decoded, the first: .*cat/1\.png is not a picture"
+    ):
+        prepared(tmp_path / "run", train=tmp_path / "data", skip_bad=True, rows=4, columns=4)
+
+
+def test_a_file_that_is_not_there_is_no_bad_image(tmp_path):
+    root = a_folder(tmp_path, {"pictures": 9})
+    lines = [f"pictures/{index:03}.png,{'even' if index % 2 == 0 else 'odd'}" for index in range(10)]
+    (root / "train.csv").write_text("\n".join(["path,label", *lines]))
+    with pytest.raises(UserError, match=r"1 of the 10 files that it names are not there, the first pictures/009\.png"):
+        prepared(tmp_path / "run", train=root / "train.csv", skip_bad=True)
+
+
+def test_a_class_folder_without_images_is_named(tmp_path):
+    root = a_folder(tmp_path / "data", {"cat": 10, "dog": 10, "eel": 0})
+    assert f"{root} holds no image in eel: no class is made of that" in prepared(tmp_path / "run", train=root)[1]
+    alone = a_folder(tmp_path / "alone", {"cat": 10, "eel": 0})
+    with pytest.raises(UserError, match=r"images of one class only \(cat\), and no image in eel"):
+        prepared(tmp_path / "run", train=alone)
 
 
 def test_classes_must_be_known_from_training_and_be_classes(tmp_path):

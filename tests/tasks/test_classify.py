@@ -59,7 +59,7 @@ class Several(Tiny):
 
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory):
-    return prepare(ImagesConfig(corpus="digits"), tmp_path_factory.mktemp("digits"), 1, lambda text: None)
+    return prepare(ImagesConfig(corpus="digits"), tmp_path_factory.mktemp("digits"), lambda text: None)
 
 
 def a_task(digits, model=Tiny, augment=None, scatter=None, **objective) -> ClassifyTask:
