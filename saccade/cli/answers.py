@@ -8,7 +8,14 @@ from typing import Annotated, Any, Literal
 import typer
 
 from saccade.cli.app import RUNS, app
-from saccade.cli.inputs import readable, require_no_file_of_sentences, with_a_way_round, with_images_of_folders
+from saccade.cli.inputs import (
+    readable,
+    require_a_search,
+    require_no_file_of_sentences,
+    require_pictures,
+    with_a_way_round,
+    with_images_of_folders,
+)
 from saccade.cli.options import (
     BeamOption,
     CoverageOption,
@@ -17,6 +24,7 @@ from saccade.cli.options import (
     RunArgument,
     SearchOption,
     SkipBadOption,
+    given,
     search_settings,
 )
 from saccade.cli.printing import print_json, with_progress
@@ -66,13 +74,12 @@ def predict(
     from saccade.tasks.held_out import example_or_itself
 
     lines = inputs or [line.rstrip("\r") for line in decoded_lines(sys.stdin.buffer, "standard input")]
-    settings = search_settings(
-        search,
-        best,
-        beam={"beam": beam, "length_penalty": length_penalty, "coverage_penalty": coverage_penalty},
-        sample={"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed},
-    )
+    beaming = {"beam": beam, "length_penalty": length_penalty, "coverage_penalty": coverage_penalty}
+    sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+    settings = search_settings(search, best, beam=beaming, sample=sampling)
     loaded = library.load(run)
+    require_a_search(loaded, given(search=search, **beaming, **sampling, prefix=prefix))
+    require_pictures(loaded, lines)
     lines, is_named = with_images_of_folders(loaded, lines)
     if inputs:
         require_no_file_of_sentences(loaded, inputs, f"saccade predict {run} < ")
@@ -99,11 +106,11 @@ def predict(
         print_json([answer.to_dict() for answer in answers])
         return
     for path, answer in zip(lines, answers, strict=True):
-        given = answer.lines()
+        found = answer.lines()
         if is_named:
-            given = [f"{path}\t{line}" for line in given]
-        missing = 0 if loaded.recipe.task == "classify" else best - len(given)
-        for line in [*given, *[""] * missing]:  # as many lines for each input, so that they can be told apart
+            found = [f"{path}\t{line}" for line in found]
+        missing = 0 if loaded.recipe.task == "classify" else best - len(found)
+        for line in [*found, *[""] * missing]:  # as many lines for each input, so that they can be told apart
             print(line)
 
 

@@ -9,14 +9,22 @@ from saccade.errors import ConfigError, UserError
 
 
 def with_images_of_folders(run: Any, inputs: list[str]) -> tuple[list[str], bool]:
-    """The inputs with all images of a folder in its place, and whether there was one, whose images nobody has listed. A sentence is never
-    a folder."""
+    """The inputs with all images of a folder in its place, and whether there was one, whose images nobody has listed; with a word on files
+    that are none. A sentence is never a folder."""
     if run.recipe.task == "translation" or not any(map(os.path.isdir, inputs)):
         return inputs, False
     from saccade.data.image_store import open_store
 
-    found = ((given, open_store(Path(given)).names if os.path.isdir(given) else [""]) for given in inputs)
-    return [os.path.join(given, name) if name else given for given, names in found for name in names], True
+    images: list[str] = []
+    for given in inputs:
+        if not os.path.isdir(given):
+            images.append(given)
+            continue
+        store = open_store(Path(given))
+        images += [os.path.join(given, name) for name in store.names]
+        if store.ignored:
+            print(f"{given} holds {store.ignored:,} other files, which were not read", file=sys.stderr)
+    return images, True
 
 
 def readable(run: Any, names: list[str], examples: list[Any]) -> tuple[list[str], list[Any]]:
@@ -48,6 +56,28 @@ def with_a_way_round(error: UserError, images: int) -> UserError:
 
     can_be_left_out = isinstance(error, BadImage) and not isinstance(error, NoImage) and images > 1
     return UserError(f"{error}; --skip-bad leaves such images out") if can_be_left_out else error
+
+
+def require_pictures(run: Any, inputs: list[str]) -> None:
+    """What training takes, a zip or a table of many images, is no picture."""
+    if run.recipe.task == "translation":
+        return
+    for given in inputs:
+        if Path(given).suffix.lower() in (".zip", ".csv") and os.path.isfile(given):
+            instead = f", or judge by it with `saccade evaluate {run.path} --data {given}`"
+            raise UserError(
+                f"{given} is no picture, and predict takes pictures and folders of them: unpack it and give the folder"
+                + (instead if run.recipe.task == "classify" else "")
+            )
+
+
+def require_a_search(run: Any, options: dict[str, Any]) -> None:
+    """Options of a search, by their names in Python, are for runs that search."""
+    if options and not hasattr(run.recipe, "decode"):
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in options)
+        raise ConfigError(
+            f"{run.path} is a run of the task {run.recipe.task}, which searches nothing: leave out {names}"
+        )
 
 
 def require_no_file_of_sentences(run: Any, inputs: list[str], instead: str) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from saccade.cli.app import RUNS, app
-from saccade.cli.inputs import require_no_file_of_sentences
+from saccade.cli.inputs import require_a_search, require_no_file_of_sentences
 from saccade.cli.options import (
     BeamOption,
     CoverageOption,
@@ -74,8 +74,10 @@ def evaluate(
     settings = search_settings(
         search, beam={"beam": beam, "length_penalty": length_penalty, "coverage_penalty": coverage_penalty}
     )
+    searching = given(search=search, beam=beam, length_penalty=length_penalty, coverage_penalty=coverage_penalty)
     settings |= given(samples=samples, data=data, skip_bad=skip_bad or None)
     loaded = library.load(run)
+    require_a_search(loaded, searching)
     for option, path in (("--confusion", confusion), ("--mistakes", mistakes)):
         if path is not None and loaded.recipe.task != "classify":
             raise ConfigError(f"{option} is for runs that tell classes apart, and {run} does not: leave {option} out")
@@ -127,18 +129,26 @@ def look(
 ) -> None:
     """Draw what each word looked at, or where in a picture the model looked."""
     import saccade as library
+    from saccade.explain.document import PICTURES
+    from saccade.explain.lettering import letters_without_font
+    from saccade.explain.looking import looked
     from saccade.tasks.held_out import example_or_itself, truth_of
 
     at = None if pixel is None else _pixel(pixel)
     loaded = library.load(run)
     require_no_file_of_sentences(loaded, [source], f"saccade predict {run} < ")
-    example = example_or_itself(loaded.task, source)
-    answer = loaded.draw(example, out, target=target, words=not subwords, pixel=at, only=only)
-    truth = truth_of(loaded.task, source)
-    said = [answer] if answer else []
+    example, truth = example_or_itself(loaded.task, source), truth_of(loaded.task, source)
+    called = {} if truth is None else {"name": source, "truth": truth}
+    seen = looked(loaded.task, example, target=target, words=not subwords, pixel=at, only=only, **called)
+    with letters_without_font() as letters:
+        seen.save(out)
+    said = [seen.answer] if seen.answer else []
     said += [] if truth is None else [f"in truth: {truth}"]
     if said:
         typer.echo(f"{source}: {'; '.join(said)}", err=True)
+    if seen.hint and out.suffix.lower() in PICTURES:
+        typer.echo(f"{out} {seen.hint}", err=True)
+    _say_boxes(letters, out, f"--out {out.with_suffix('.html')} shows them, or ")
     print(out)
 
 
@@ -189,11 +199,25 @@ def serve(
     open_server(runs, host=host, port=port, token=token, public=public)
 
 
+def _say_boxes(letters: set[str], path: Path, instead: str = "") -> None:
+    """A word on letters that could not be drawn, if there are any."""
+    if not letters:
+        return
+    named = [letter if letter.isprintable() else f"U+{ord(letter):04X}" for letter in sorted(letters)]
+    shown = " ".join(named[:5]) + (f" and {len(letters) - 5} more" if len(letters) > 5 else "")
+    typer.echo(
+        f"no font here has {shown}: boxes stand for them in {path}; {instead}install a font that has them", err=True
+    )
+
+
 def _draw_confusion(scores: "ClassScores", path: Path) -> None:
     from saccade.explain.confusion import save
+    from saccade.explain.lettering import letters_without_font
 
-    save(scores, path)
+    with letters_without_font() as letters:
+        save(scores, path)
     typer.echo(f"confusion matrix: {path}", err=True)
+    _say_boxes(letters, path)
 
 
 def _list_mistakes(scores: "ClassScores", path: Path) -> None:

@@ -1,6 +1,6 @@
 """What did each word of a caption look at? The caption is written first, then replayed while recording.
 
-The picture shows the photo once for every word, with the weights of that word laid over it (see overlay.py); the cell that hard attention
+The picture shows the photo once for every word, with the weights of that word laid over it (see shelves.py); the cell that hard attention
 chose is framed. With several layers there is a row for all of them together and one for each; with one layer of several heads (choose it
 by its name) one for each head. On the page, hovering a word lights its region.
 
@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,17 +25,18 @@ from saccade.data.image_decoding import Pixels
 from saccade.data.image_store import AnyImage
 from saccade.data.tokenizer import BOS
 from saccade.errors import UserError
-from saccade.explain import overlay
 from saccade.explain.document import filled, write_by_ending
 from saccade.explain.maps import AttentionMap
-from saccade.explain.overlay import Panel, Shelf, printed
+from saccade.explain.overlay import short
 from saccade.explain.replay import END
+from saccade.explain.shelves import Panel, Shelf, blended, enlarged, on_shelves, printed, uncovered
 from saccade.tasks.caption import Caption, CaptionTask
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _PANEL = 1.5  # inches on the longer side
+_LINE = 100  # letters
 _DIGITS = 4  # of each weight in a page
 
 
@@ -45,6 +47,7 @@ class CaptionSight:
     picture: Pixels  # (rows, columns, 3) as the model gets it
     answer: Caption
     maps: list[AttentionMap]  # of every attention over the image: words by cells
+    truth: str | None = None  # what people say about it, if that is known
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -85,6 +88,7 @@ def save(sight: CaptionSight, path: str | Path, title: str = "") -> None:
         values=lambda: {
             "title": title,
             "answer": sight.answer.to_dict(),
+            "truth": sight.truth,
             "maps": [each.to_dict() for each in sight.maps],
         },
     )
@@ -120,9 +124,13 @@ def draw(sight: CaptionSight, title: str = "") -> "Figure":
     """The photo, and over and over again the photo with the weights of a word."""
     shelves = _shelves(sight)
     every = sum(len(shelf.panels) for shelf in shelves)
-    return overlay.on_shelves(
-        shelves, sight.picture, title or sight.answer.text, Path(sight.answer.source).name, beside=every
-    )
+    return on_shelves(shelves, sight.picture, title or sight.answer.text, _subtitle(sight), beside=every)
+
+
+def _subtitle(sight: CaptionSight) -> str:
+    """Where the picture came from, and as much of the truth as a line holds."""
+    truth = shorten(sight.truth or "", _LINE, placeholder=" …")
+    return Path(sight.answer.source).name + (f" · in truth: {truth}" if truth else "")
 
 
 def _matching(names: Sequence[str], only: str) -> list[str]:
@@ -138,7 +146,7 @@ def _matching(names: Sequence[str], only: str) -> list[str]:
 
 def _shelves(sight: CaptionSight) -> list[Shelf]:
     """All layers together first; then each layer, or each head of the only one."""
-    photo = Panel(overlay.enlarged(sight.picture), "the picture")
+    photo = Panel(enlarged(sight.picture), "the picture")
     maps = sight.maps
     everything = np.mean([each.weights.mean(0) for each in maps], axis=0)  # (Q, K)
     together = "" if len(maps) == 1 else f"{len(maps)} layers together, average of heads"
@@ -160,9 +168,9 @@ def _panels(sight: CaptionSight, weights: NDArray[np.float32]) -> list[Panel]:
     for word, row in zip(sight.words, weights, strict=True):
         cells = row.reshape(grid.rows, grid.columns)
         mark = _cell(row, grid) if row.max() == row.sum() > 0 else None
-        note = "one cell" if mark else f"largest {overlay.short(float(row.max()))} · even {overlay.short(1 / len(row))}"
+        note = "one cell" if mark else f"largest {short(float(row.max()))} · even {short(1 / len(row))}"
         picture = sight.picture
-        shown = overlay.uncovered(picture, cells) if mark else overlay.blended(picture, cells, grid)
+        shown = uncovered(picture, cells) if mark else blended(picture, cells, grid)
         panels.append(Panel(shown, word, note, mark))
     return panels
 

@@ -14,7 +14,7 @@ from saccade.errors import UserError
 from saccade.explain.figures import COLOURS
 from saccade.explain.layout import every, font_size
 from saccade.explain.lettering import INK, QUIET, Lettering
-from saccade.explain.overlay import printed
+from saccade.explain.shelves import printed
 from saccade.files import replacing
 from saccade.tasks.class_scores import ClassScores
 

@@ -19,6 +19,7 @@ from saccade.errors import UserError
 from saccade.files import replacing
 
 ENDINGS = (".png", ".svg", ".html", ".json")
+PICTURES = ENDINGS[:2]
 
 
 def write_by_ending(

@@ -1,7 +1,8 @@
 """The path of a glimpse network as a picture for a lecture: where it looked, what it saw there, what it believed after each glimpse.
 
 The image is bright where it was seen sharply, dimmer where only a coarse scale saw it, and dark where nobody looked. Numbers and
-colours are the order of the glimpses, the same on the image and beside it. Places and sizes are inches from the top left corner.
+colours are the order of the glimpses, the same on the image and beside it. Where glimpses are so close that their numbers would cover each
+other, the numbers stand aside, each tied to a dot at its glimpse's place. Places and sizes are inches from the top left corner.
 
 Axis legend: T glimpses, S scales, H rows, W columns, N classes.
 """
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from saccade.explain.figures import COLOURS
-from saccade.explain.glimpses import GlimpsePath, default_title
+from saccade.explain.glimpses import GlimpsePath, subtitle_of, title_of
 from saccade.explain.layout import number
 from saccade.explain.lettering import INK, QUIET, Lettering
 
@@ -27,9 +28,16 @@ _UNSEEN = 0.3  # how bright an image is where nobody looked
 _MOST_CLASSES = 12
 _TALLEST_ROW, _SMALLEST_ROW = 0.72, 0.34
 _PICTURE = 4.4  # the longer side of the image
-_DISC = 0.23
+_DISC = 0.23  # across, with a number in it
+_DOT = 0.06  # across, where a number stands aside
+_INSET = 3.0  # points between frames of the same place
 _BETWEEN = 0.06  # patches
-_SPOKEN = "0123456789. what it sees probability of each class after each glimpse: then the retina"
+_SEES, _BELIEVES = "what it sees", "probability after each glimpse"
+_SCALES = "fine → coarse"
+_BRIGHTNESS = "bright: seen sharply · dark: not looked at"
+_DIMMER = "bright: seen sharply · dimmer: coarsely · dark: not looked at"
+_DASHED = "dashed: the coarse windows, of glimpse 1 only"
+_SPOKEN = f"0123456789.{_SEES}{_BELIEVES}{_SCALES}{_DIMMER}{_DASHED}"
 
 
 def png(path: GlimpsePath, title: str = "") -> bytes:
@@ -38,15 +46,15 @@ def png(path: GlimpsePath, title: str = "") -> bytes:
 
 
 def svg(path: GlimpsePath, title: str = "") -> bytes:
-    return _printed(draw(path, title), format="svg", metadata={"Title": title or default_title(path), "Date": None})
+    return _printed(draw(path, title), format="svg", metadata={"Title": title or title_of(path), "Date": None})
 
 
 def draw(path: GlimpsePath, title: str = "") -> "Figure":
     """The image with the path on the left; a row for each glimpse on the right: its number, its patches, its probabilities."""
     from matplotlib.figure import Figure
 
-    title = title or default_title(path)
-    lettering = Lettering([_SPOKEN, title, *path.classes])
+    title, subtitle = title or title_of(path), subtitle_of(path)
+    lettering = Lettering([_SPOKEN, title, subtitle, *path.classes])
     shown = _classes_to_show(path)
     names = [path.classes[index] for index in shown]
     places = _Places.of(path, lettering.width(names, 9), len(names))
@@ -61,10 +69,16 @@ def draw(path: GlimpsePath, title: str = "") -> "Figure":
         return axes
 
     colours = _colours(len(path.locations))
-    lettering.write(figure, 0, 1, title, 14, whole=True, va="top")
-    for left, text in ((places.patches, "what it sees"), (places.table, "probability after each glimpse")):
-        x, y = left / places.width, 1 - 0.6 / places.height
-        lettering.write(figure, x, y, text, 9, whole=True, va="bottom", color=QUIET)
+    lettering.write(figure, 0, 1, title, 14, whole=True, va="top", weight="bold")
+    lettering.write(figure, 0, 1 - 0.27 / places.height, subtitle, 9, whole=True, va="top", color=QUIET)
+    is_scaled = path.patches.shape[1] > 1
+    for left, bottom, lines in (
+        (0.0, places.top - 0.06, [_DIMMER, _DASHED] if is_scaled else [_BRIGHTNESS]),
+        (places.patches, places.top - 0.06, [_SEES, _SCALES] if is_scaled else [_SEES]),
+        (places.table, places.names, [_BELIEVES]),
+    ):
+        x, y = left / places.width, 1 - bottom / places.height
+        lettering.write(figure, x, y, "\n".join(lines), 9, whole=True, va="bottom", color=QUIET)
     _draw_path(axes_at(0, places.top, *places.picture), path, colours, lettering)
     for glimpse, seen in enumerate(path.patches):
         top = places.top + glimpse * places.row + (places.row - places.patch) / 2
@@ -74,7 +88,7 @@ def draw(path: GlimpsePath, title: str = "") -> "Figure":
             _draw_patch(axes_at(left, top, places.patch, places.patch), patch, colours[glimpse])
     cells = axes_at(places.table, places.top, places.cell * len(names), places.row * len(path.locations))
     _draw_table(cells, path.probabilities[:, shown], lettering)
-    _name_columns(cells, names, path.answer, places.slant, lettering)
+    _name_columns(cells, names, path.answer.text, places.slant, lettering)
     return figure
 
 
@@ -85,6 +99,7 @@ class _Places:
     width: float
     height: float
     picture: tuple[float, float]
+    names: float  # the top of the classes' names
     top: float  # of the image and of the first row
     row: float  # the height of a row
     patches: float  # from the left
@@ -99,16 +114,17 @@ class _Places:
         slant = 0 if words < 0.62 else 45
         cell = 0.42 if slant else max(0.36, words + 0.1)
         reach = 0.72 * words if slant else 0.1  # of the last name, to the right and up
-        top = 0.75 + max(reach, 0.1)
+        names = 0.8
+        top = names + 0.15 + max(reach, 0.1)
         left, top_row, right, bottom = _in_view(path)
         pixel = _PICTURE / max(right - left, bottom - top_row)
         picture = ((right - left) * pixel, (bottom - top_row) * pixel)
         row = min(_TALLEST_ROW, max(_SMALLEST_ROW, picture[1] / len(path.locations)))
         patch = 0.88 * row
         patches = picture[0] + 0.75
-        table = patches + path.patches.shape[1] * (patch + _BETWEEN) + 0.3
+        table = patches + max(path.patches.shape[1] * (patch + _BETWEEN), 0.9) + 0.3
         width, height = table + cell * columns + reach, top + max(picture[1], row * len(path.locations))
-        return cls(width, height, picture, top, row, patches, patch, table, cell, slant)
+        return cls(width, height, picture, names, top, row, patches, patch, table, cell, slant)
 
 
 def _in_view(path: GlimpsePath) -> tuple[float, float, float, float]:
@@ -120,7 +136,7 @@ def _in_view(path: GlimpsePath) -> tuple[float, float, float, float]:
 
 def _draw_path(axes: Any, path: GlimpsePath, colours: NDArray[np.float64], lettering: Lettering) -> None:
     """The image, as bright as it was seen, with the windows and the way between them."""
-    from matplotlib.patches import FancyArrowPatch, Rectangle
+    from matplotlib.patches import Rectangle
 
     rows, columns = path.picture.shape[:2]
     clarity = _clarity(path)
@@ -128,25 +144,68 @@ def _draw_path(axes: Any, path: GlimpsePath, colours: NDArray[np.float64], lette
     axes.imshow(shown, cmap="gray", vmin=0, vmax=1, extent=(0, columns, rows, 0), interpolation="nearest")
     left_edge, top_edge, right_edge, bottom_edge = _in_view(path)
     axes.set(xlim=(left_edge, right_edge), ylim=(bottom_edge, top_edge))
+    inch = max(right_edge - left_edge, bottom_edge - top_edge) / _PICTURE  # in pixels of the image
     coarse: dict[str, Any] = {"linewidth": 1.0, "alpha": 0.8, "linestyle": (0, (4, 3))}
-    for glimpse, (squares, colour) in enumerate(zip(path.windows, colours, strict=True)):
+    for glimpse, (squares, inset, colour) in enumerate(zip(path.windows, _insets(path, inch), colours, strict=True)):
         # Coarse windows are shown once: those of later glimpses lie around their own middle in the same way.
         for scale, (top, left, side) in enumerate(squares if glimpse == 0 else squares[:1]):
             line = coarse if scale else {"linewidth": 2.0, "clip_on": False}
-            axes.add_patch(Rectangle((left, top), side, side, fill=False, edgecolor=colour, **line))
+            corner, length = (left + inset, top + inset), side - 2 * inset
+            axes.add_patch(Rectangle(corner, length, length, fill=False, edgecolor=colour, **line))
     places = (path.locations[:, ::-1] + 1) / 2 * (columns, rows)  # rows and columns -> x and y in pixels
-    discs = _apart(places, 1.08 * _DISC / _PICTURE * max(right_edge - left_edge, bottom_edge - top_edge))
-    arrow: dict[str, Any] = {
-        "arrowstyle": "-|>",
-        "mutation_scale": 11,
-        "linewidth": 1.8,
-        "shrinkA": 8.5,
-        "shrinkB": 8.5,
-    }
-    for before, after, colour in zip(discs[:-1], discs[1:], colours[1:], strict=True):
-        axes.add_patch(FancyArrowPatch(tuple(before), tuple(after), color=colour, clip_on=False, zorder=3, **arrow))
-    for glimpse, (x, y) in enumerate(discs):
+    discs = _apart(places, 1.08 * _DISC * inch, _in_view(path))
+    aside = np.linalg.norm(discs - places, axis=-1) > 0.1 * _DISC * inch
+    covered = np.where(aside, _DOT, _DISC) / 2  # inches around each place
+    for step, colour in enumerate(colours[1:], start=1):
+        hop = float(np.linalg.norm(places[step] - places[step - 1])) / inch
+        _draw_hop(axes, places[step - 1], places[step], (covered[step - 1], covered[step]), hop, colour)
+    for glimpse, ((x, y), place) in enumerate(zip(discs, places, strict=True)):
+        if aside[glimpse]:
+            _draw_tie(axes, place, (x, y), colours[glimpse])
         _draw_disc(axes, x, y, glimpse, colours, lettering)
+
+
+def _insets(path: GlimpsePath, inch: float) -> list[float]:
+    """How far each finest frame is drawn inside of its window, in pixels of the image: further for each earlier one of the same window."""
+    windows = [tuple(window) for window in path.windows[:, 0].tolist()]
+    most = max(windows.count(window) for window in windows)
+    return [
+        windows[:glimpse].count(window) * min(_INSET / 72 * inch, 0.3 * window[2] / most)
+        for glimpse, window in enumerate(windows)
+    ]
+
+
+def _draw_hop(
+    axes: Any,
+    before: NDArray[np.float64],
+    after: NDArray[np.float64],
+    covered: tuple[float, float],
+    hop: float,
+    colour: NDArray[np.float64],
+) -> None:
+    """An arrow between two places that are `hop` inches apart, of which so many are `covered` at both ends. A short one keeps a third of
+    its length at least; one that stays where it is has none."""
+    from matplotlib.patches import FancyArrowPatch
+
+    if hop < 0.01:
+        return
+    scale = min(1.0, 2 / 3 * hop / sum(covered))
+    shrink: dict[str, Any] = {"shrinkA": 72 * scale * covered[0], "shrinkB": 72 * scale * covered[1]}
+    length = 72 * (hop - scale * sum(covered))  # points
+    style: dict[str, Any] = {"arrowstyle": "-|>", "mutation_scale": min(11, max(6, length)), "linewidth": 1.8}
+    axes.add_patch(
+        FancyArrowPatch(tuple(before), tuple(after), color=colour, clip_on=False, zorder=3, **style, **shrink)
+    )
+
+
+def _draw_tie(axes: Any, place: NDArray[np.float64], disc: tuple[float, float], colour: NDArray[np.float64]) -> None:
+    """A dot where a glimpse was, and a thread to its number."""
+    limits = (axes.get_xlim(), axes.get_ylim())
+    x, y = zip(place, disc, strict=True)
+    axes.plot(x, y, color=colour, linewidth=0.8, zorder=3, clip_on=False)
+    dot = {"color": [colour], "edgecolors": INK, "linewidths": 0.5, "zorder": 3.5, "clip_on": False}
+    axes.scatter(x[:1], y[:1], s=(72 * _DOT) ** 2, **dot)
+    axes.set(xlim=limits[0], ylim=limits[1])
 
 
 def _draw_disc(axes: Any, x: float, y: float, glimpse: int, colours: NDArray[np.float64], lettering: Lettering) -> None:
@@ -212,19 +271,33 @@ def _clarity(path: GlimpsePath) -> NDArray[np.float64]:
     return clarity
 
 
-def _apart(places: NDArray[np.float64], distance: float) -> NDArray[np.float64]:
-    """The places (T, 2), those that would cover each other pushed apart until none is nearer to another than `distance`."""
+def _apart(
+    places: NDArray[np.float64], distance: float, view: tuple[float, float, float, float]
+) -> NDArray[np.float64]:
+    """The places (T, 2), those that would cover each other pushed apart until none is nearer to another than `distance` and none of them
+    stands on a place itself. They stay in `view`: left, top, right, bottom."""
     moved = places.astype(np.float64).copy()
+    crowded = _lengths(moved[:, None] - moved[None]).min(1) < 0.99 * distance
     turn = np.arange(len(moved)) * 2.4  # radians: equal places leave in different directions
-    moved += 1e-3 * np.stack((np.cos(turn), np.sin(turn)), -1)
-    for _ in range(200):
+    moved[crowded] += 1e-3 * np.stack((np.cos(turn), np.sin(turn)), -1)[crowded]
+    room = (_DISC / 2 + _DOT) / _DISC * distance
+    for _ in range(400):
         between = moved[:, None] - moved[None]  # (T, T, 2)
-        lengths = np.linalg.norm(between, axis=-1) + np.eye(len(moved)) * 1e9
-        if lengths.min() >= 0.99 * distance:
+        off = moved[crowded, None] - places[None, crowded]
+        push = np.clip(distance - _lengths(between), 0, None)
+        lengths = np.linalg.norm(off, axis=-1)
+        push_off = np.clip(room - lengths, 0, None)
+        if max(push.max(), push_off.max(initial=0)) <= 0.01 * distance:
             break
-        push = np.clip(distance - lengths, 0, None) / 2
-        moved += (between / lengths[..., None] * push[..., None]).sum(1) * 0.5
+        moved += (between / _lengths(between)[..., None] * push[..., None]).sum(1) * 0.25
+        moved[crowded] += (off / lengths[..., None] * push_off[..., None]).sum(1) * 0.25
+        moved = moved.clip(view[:2], view[2:])
     return moved
+
+
+def _lengths(between: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Of what lies between places (T, T, 2); nothing is near itself."""
+    return np.linalg.norm(between, axis=-1) + np.eye(len(between)) * 1e9
 
 
 def _printed(figure: "Figure", **options: Any) -> bytes:

@@ -11,7 +11,7 @@ Axis legend: T glimpses, S scales, C channels, H rows, W columns, P patch, N cla
 
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from saccade.data.axes import Grid, Steps
-from saccade.data.image_store import AnyImage
+from saccade.data.image_store import AnyImage, name_of
 from saccade.errors import UserError
+from saccade.explain import headline
 from saccade.explain.document import filled, write_by_ending
 from saccade.explain.maps import AttentionMap
 from saccade.models.glimpse import GlimpseNetwork
-from saccade.tasks.classify import ClassifyTask
+from saccade.tasks.classify import Classified, ClassifyTask
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,11 +42,15 @@ class GlimpsePath:
     patches: NDArray[np.float32]  # (T, S, P, P) or (T, S, P, P, 3): what each scale saw, as in the picture
     probabilities: NDArray[np.float32]  # (T, N) after each glimpse
     classes: tuple[str, ...]  # N
+    source: str = ""  # where the picture came from
+    truth: str | None = None  # its class, if people know it
 
     @property
-    def answer(self) -> str:
-        """The likeliest class after the last glimpse."""
-        return self.classes[int(self.probabilities[-1].argmax())]
+    def answer(self) -> Classified:
+        """What it believes after the last glimpse."""
+        last = self.probabilities[-1]
+        order = np.argsort(-last, kind="stable")
+        return Classified(self.source, tuple(self.classes[place] for place in order), tuple(last[order].tolist()))
 
     def parts(self) -> Iterator[tuple[int, int, int, tuple[slice, slice]]]:
         """Every glimpse, scale and side of its window with the part of the picture in it."""
@@ -76,7 +81,8 @@ class GlimpsePath:
         ]
         rows, columns = self.picture.shape[:2]
         return {
-            "answer": self.answer,
+            "answer": self.answer.to_dict(),
+            "truth": self.truth,
             "image": {"rows": rows, "columns": columns},
             "glimpses": glimpses,
             "maps": [self.attention_map().to_dict()],
@@ -97,7 +103,8 @@ def see(task: ClassifyTask, image: AnyImage) -> GlimpsePath:
     pixels = task.picture(image)  # (C, H, W)
     picture = pixels.transpose(1, 2, 0) if len(pixels) == 3 else pixels[0]
     standardised = task.standardise(torch.tensor(pixels)[None].to(task.device))[0]
-    return look(task.model, standardised, task.classes, picture, np.array(task.images.mean, np.float32))
+    path = look(task.model, standardised, task.classes, picture, np.array(task.images.mean, np.float32))
+    return replace(path, source=name_of(image))
 
 
 @torch.no_grad()
@@ -139,6 +146,7 @@ def save(path: GlimpsePath, file: str | Path, title: str = "") -> None:
     """Write the path as a picture (.png, .svg), a page (.html) or data (.json). Missing directories are made."""
     from saccade.explain.glimpse_figure import png, svg
 
+    title = title or title_of(path)
     write_by_ending(
         file,
         png=lambda: png(path, title),
@@ -161,14 +169,18 @@ def page(path: GlimpsePath, title: str = "") -> str:
         "locations": [_short(location) for location in path.locations],
         "probabilities": [_short(row) for row in path.probabilities],
         "classes": list(path.classes),
+        "subtitle": subtitle_of(path),
     }
-    return filled("glimpses.html", title or default_title(path), data)
+    return filled("glimpses.html", title or title_of(path), data)
 
 
-def default_title(path: GlimpsePath) -> str:
+def title_of(path: GlimpsePath) -> str:
+    return headline.title(path.answer)
+
+
+def subtitle_of(path: GlimpsePath) -> str:
     count = len(path.locations)
-    chance = path.probabilities[-1].max()
-    return f"{path.answer} ({chance:.2f}) after {count} glimpse{'s' if count > 1 else ''}"
+    return headline.subtitle(path.answer, path.truth, [f"after {count} glimpse{'s' if count > 1 else ''}"])
 
 
 def _short(values: NDArray[np.float32]) -> list[float]:

@@ -1,7 +1,9 @@
 """Words in a picture: in fonts that exist here, measured before they are placed, and never read as formulas."""
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +14,18 @@ if TYPE_CHECKING:
 INK, QUIET = "#1b2330", "#5c6675"
 _LONGEST = 28
 _UNKNOWN = "�"
+_boxed: ContextVar[set[str] | None] = ContextVar("boxed", default=None)
+
+
+@contextmanager
+def letters_without_font() -> Iterator[set[str]]:
+    """Gathers the letters that are drawn meanwhile and that no font here has a shape for: a box or a mark stands in their place."""
+    letters: set[str] = set()
+    before = _boxed.set(letters)
+    try:
+        yield letters
+    finally:
+        _boxed.reset(before)
 
 
 class Lettering:
@@ -21,7 +35,10 @@ class Lettering:
         from matplotlib.backends.backend_agg import RendererAgg
         from matplotlib.font_manager import FontProperties
 
-        families, self._missing = _fonts(frozenset("".join(texts)))
+        families, self._missing, boxes = _fonts(frozenset("".join(texts)))
+        watched = _boxed.get()
+        if watched is not None:
+            watched |= self._missing | boxes
         self._font = FontProperties(family=list(families))
         self._renderer: Any = RendererAgg(8, 8, 72)
 
@@ -31,14 +48,15 @@ class Lettering:
             text = text[: _LONGEST // 2] + "…" + text[-_LONGEST // 2 + 1 :]
         return self._marked(text)
 
-    def width(self, texts: Sequence[str], size: float) -> float:
-        """The width of the widest, in inches."""
-        return max((self._width(text, size) for text in texts), default=0.0)
+    def width(self, texts: Sequence[str], size: float, whole: bool = False) -> float:
+        """The width of the widest, in inches; written whole or as `shown`."""
+        written = self._marked if whole else self.shown
+        return max((self._width(written(text), size) for text in texts), default=0.0)
 
     def _width(self, text: str, size: float) -> float:
         font = self._font.copy()
         font.set_size(size)
-        return self._renderer.get_text_width_height_descent(self.shown(text), font, ismath=False)[0] / 72
+        return self._renderer.get_text_width_height_descent(text, font, ismath=False)[0] / 72
 
     def write(
         self, place: "Axes | Figure", x: float, y: float, text: str, size: float, whole: bool = False, **options: Any
@@ -54,13 +72,14 @@ class Lettering:
 
 
 @lru_cache(maxsize=256)
-def _fonts(characters: frozenset[str]) -> tuple[tuple[str, ...], frozenset[str]]:
-    """Font families that cover the characters between them, and the characters that none of them has."""
+def _fonts(characters: frozenset[str]) -> tuple[tuple[str, ...], frozenset[str], frozenset[str]]:
+    """Font families that cover the characters between them, the characters that none of them has, and those that get a box for a shape."""
     from matplotlib.font_manager import findfont, fontManager, get_font
 
     logging.getLogger("matplotlib.font_manager").addFilter(_is_news)
     families = ["DejaVu Sans"]  # comes with matplotlib: Latin, Greek, Cyrillic, Arabic, Hebrew and the marks used here
     missing = characters - _covered(get_font(findfont("DejaVu Sans")), characters)
+    boxes: frozenset[str] = frozenset()
     upright = [entry for entry in fontManager.ttflist if entry.style == "normal"]
     for entry in sorted(upright, key=_preference):
         if not missing:
@@ -73,7 +92,8 @@ def _fonts(characters: frozenset[str]) -> tuple[tuple[str, ...], frozenset[str]]
         if found:
             families.append(entry.name)
             missing -= found
-    return tuple(families), missing
+            boxes |= found if _is_last_resort(entry) else frozenset()
+    return tuple(families), missing, boxes
 
 
 def _is_news(record: logging.LogRecord) -> bool:
@@ -86,7 +106,11 @@ def _preference(entry: Any) -> tuple[bool, int, str]:
     from matplotlib.font_manager import weight_dict
 
     weight = weight_dict.get(entry.weight, entry.weight)
-    return "Last Resort" in entry.name, abs(weight - 400), entry.name
+    return _is_last_resort(entry), abs(weight - 400), entry.name
+
+
+def _is_last_resort(entry: Any) -> bool:
+    return "Last Resort" in entry.name
 
 
 def _covered(font: Any, characters: frozenset[str]) -> frozenset[str]:

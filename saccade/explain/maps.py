@@ -45,8 +45,10 @@ class AttentionMap:
 
     @property
     def label(self) -> str:
-        """The name for people: "decoder.layers.3.cross_attention" is "decoder · layer 3 · cross attention"."""
-        return re.sub(r"(\w+?)s?\.(\d+)", r"\1 \2", self.name).replace("_", " ").replace(".", " · ")
+        """The name for people: "decoder.layers.3.cross_attention" is "decoder · layer 3 · cross attention"; a number that follows a number
+        counts blocks."""
+        name = re.sub(r"(\.\d+)\.(?=\d)", r"\1.blocks.", self.name)
+        return re.sub(r"(\w+?)s?\.(\d+)", r"\1 \2", name).replace("_", " ").replace(".", " · ")
 
     def averaged(self) -> "AttentionMap":
         """The mean over heads, as a map of one head."""

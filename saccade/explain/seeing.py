@@ -42,6 +42,7 @@ class Sight:
     pixel: Pixel | None  # where to look from, if somebody said
     chosen: bool = False  # whether somebody named the layers
     left_out: int = 0  # layers, the first ones, that would not have fitted in memory with the others
+    truth: str | None = None  # its class, if people know it
 
     @cached_property
     def maps(self) -> list[AttentionMap]:
@@ -56,6 +57,16 @@ class Sight:
             return 0 if axis.extra else None
         (row, column), (down, across) = self.pixel, axis.covered(*self.picture.shape[:2])
         return len(axis.extra) + row * axis.rows // down * axis.columns + column * axis.columns // across
+
+    def even(self, attention: AttentionMap) -> float | None:
+        """The weight that everything in view of a map of `whole` would get if all got the same. None where the mean of all cells is shown
+        and they see different parts of the picture."""
+        sees = attention.weights.max(0) > 0  # (H, Q, K) -> (Q, K)
+        cell = self.cell(attention.queries)
+        row = sees[0 if cell is None else cell]
+        if (cell is None and (sees != row).any()) or not row.any():
+            return None
+        return 1 / int(row.sum())
 
 
 def look(

@@ -86,6 +86,7 @@ def test_a_head_that_does_not_exist_names_those_that_do(index):
     [
         (CROSS, "decoder · layer 3 · cross attention"),
         ("encoder.blocks.10.attention", "encoder · block 10 · attention"),
+        ("stages.2.0.second", "stage 2 · block 0 · second"),
         ("attention", "attention"),
     ],
 )

@@ -3,6 +3,7 @@
 import json
 import shutil
 from base64 import b64decode
+from dataclasses import replace
 from io import BytesIO
 from types import SimpleNamespace
 
@@ -228,3 +229,16 @@ def corners(tab) -> tuple[int, int]:
 def brightness(tab, column: int, row: int) -> int:
     script = "(at) => document.getElementById('picture').getContext('2d').getImageData(at[0], at[1], 1, 1).data[0]"
     return tab.evaluate(script, [column, row])
+
+
+def test_the_name_and_the_truth_of_a_held_out_photo_are_said(tmp_path):
+    sight = see(a_task(tmp_path, "soft"), a_picture())
+    truth = "a dog runs on the grass / " * 9
+    sight = replace(sight, answer=replace(sight.answer, source="test:0"), truth=truth)
+    (said,) = (text.get_text() for text in captioning.draw(sight).texts if "test:0" in text.get_text())
+    assert said.startswith("test:0 · in truth: a dog runs on the grass / a dog")
+    assert said.endswith(" …")
+    assert len(said) < 130
+    save(sight, tmp_path / "a.json")
+    values = json.loads((tmp_path / "a.json").read_text())
+    assert (values["answer"]["source"], values["truth"]) == ("test:0", truth)

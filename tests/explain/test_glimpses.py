@@ -10,6 +10,7 @@ from io import BytesIO
 import numpy as np
 import pytest
 import torch
+from matplotlib.patches import FancyArrowPatch, Rectangle
 from PIL import Image
 
 from saccade.config import load
@@ -50,7 +51,7 @@ def test_the_path_is_the_one_that_the_model_predicts_with():
     path = look(model, image, DIGITS)
     torch.testing.assert_close(torch.from_numpy(path.probabilities[-1]), model(image[None])[0].softmax(-1).detach())
     np.testing.assert_allclose(path.probabilities.sum(axis=1), 1, atol=1e-6)
-    assert path.answer == DIGITS[int(model(image[None]).argmax())]
+    assert path.answer.text == DIGITS[int(model(image[None]).argmax())]
     assert path.locations.shape == (4, 2)
     assert len(set(map(tuple, path.locations.tolist()))) > 1
 
@@ -65,8 +66,8 @@ def test_a_task_shows_the_path_of_its_own_prediction(digits):
     image = digits.images.test.pixels[0, 0]
     path = see(digits, image)
     answer = digits.predict([image])[0]
-    assert path.answer == answer.text
-    assert path.probabilities[-1].max() == pytest.approx(answer.probability, abs=1e-5)
+    assert (path.answer.classes, path.source) == (answer.classes, answer.source)
+    assert path.answer.probabilities == pytest.approx(answer.probabilities, abs=1e-5)
     np.testing.assert_allclose(path.picture, image / 255, atol=1e-6)
     assert path.classes == DIGITS
 
@@ -145,14 +146,15 @@ def test_a_window_over_the_edge_counts_only_what_is_inside():
 
 
 def test_json_holds_the_path_and_an_attention_map(tmp_path):
-    path = a_path()
+    path = replace(a_path(), source="test:0", truth="7")
     save(path, tmp_path / "deep" / "path.json", title="seven")
     data = json.loads((tmp_path / "deep" / "path.json").read_text())
     assert data["title"] == "seven"
-    assert data["answer"] == path.answer
+    assert data["answer"] == path.answer.to_dict()
+    assert (data["answer"]["source"], data["truth"]) == ("test:0", "7")
     assert len(data["glimpses"]) == 4
     last = data["glimpses"][-1]
-    assert last["probabilities"][path.answer] == pytest.approx(float(path.probabilities[-1].max()), abs=1e-5)
+    assert last["probabilities"][path.answer.text] == pytest.approx(float(path.probabilities[-1].max()), abs=1e-5)
     assert last["windows"][1] == dict(zip(("row", "column", "side"), path.windows[-1, 1].tolist(), strict=True))
     assert np.array_equal(AttentionMap.from_dict(data["maps"][0]).weights, path.attention_map().weights)
 
@@ -173,8 +175,49 @@ def test_the_picture_says_every_number_and_frames_the_answer():
     probabilities[:, 3] = (0.3, 0.5, 0.8, 0.91)
     figure = draw(replace(a_path(), probabilities=probabilities), title="")
     said = written(figure)
-    assert {".30", ".50", ".80", ".91", "3 (0.91) after 4 glimpses", "what it sees"} <= set(said)
+    assert {".30", ".50", ".80", ".91", "3 (probability 0.91)"} <= set(said)
     assert [said.count(str(number)) for number in range(1, 5)] == [3, 3, 3, 3]  # on the image, beside it, as a class
+
+
+def test_the_picture_explains_itself():
+    path = replace(a_path(), source="photos/seven.png", truth="7")
+    said = written(draw(path))
+    assert "what it sees\nfine → coarse" in said
+    assert any("dark: not looked at\ndashed: the coarse windows, of glimpse 1 only" in text for text in said)
+    assert any(text.startswith("seven.png · in truth 7 · else ") and text.endswith("after 4 glimpses") for text in said)
+    alone = written(draw(a_path(scales=1)))
+    assert "what it sees" in alone
+    assert not any("dashed" in text for text in alone)
+
+
+def frames(figure) -> list[tuple[float, ...]]:
+    """Left, top, width and height of the finest windows as they are drawn."""
+    lines = [patch for patch in figure.axes[0].patches if isinstance(patch, Rectangle)]
+    return [patch.get_bbox().bounds for patch in lines if patch.get_linestyle() == "solid"]
+
+
+def test_frames_of_one_place_lie_inside_each_other():
+    outer, *others = frames(draw(a_path(policy="centre", glimpses=5)))
+    assert outer == tuple(map(float, (7, 5, 4, 4)))
+    for inner in others:
+        assert outer[0] < inner[0]
+        assert outer[1] < inner[1]
+        assert 0 < inner[2] < outer[2]
+        outer = inner
+
+
+def test_a_short_hop_has_an_arrow_and_a_number_aside_is_tied_to_its_place():
+    far, near = (-0.5, -0.5), (-0.45, -0.5)
+    path = replace(a_path(glimpses=3), locations=np.array([far, near, (0.8, 0.8)], np.float32))
+    axes = draw(path).axes[0]
+    arrows = [patch for patch in axes.patches if isinstance(patch, FancyArrowPatch)]
+    assert len(arrows) == 2
+    short = arrows[0]
+    assert short.shrinkA + short.shrinkB < 72 * 4.4 / 18 * 0.35  # what lies between both places, in points
+    ties = [line.get_xydata()[0] for line in axes.lines]
+    np.testing.assert_allclose(ties, [(4.5, 3.5), (4.5, 3.85)], atol=1e-5)
+    numbers = [text.get_position() for text in axes.texts]
+    np.testing.assert_allclose(numbers[2], (16.2, 12.6), atol=1e-5)  # with room around it stands where it belongs
 
 
 def test_the_image_is_bright_where_it_was_seen_and_dark_elsewhere():
@@ -203,10 +246,9 @@ def test_of_many_classes_the_likeliest_are_shown_best_first():
     names = tuple(f"class {number}" for number in range(40))
     path = look(make(classes=40), an_image(), names)
     said = [text for text in written(draw(path)) if text.startswith("class")]
-    assert path.answer in said[0]
-    columns = [text for text in said if "after" not in text]
+    columns = [text for text in said if "probability" not in text]
     assert len(columns) == 12
-    assert columns[0] == path.answer
+    assert columns[0] == path.answer.text
 
 
 def test_colour_images_and_long_names_are_drawn():
@@ -243,7 +285,8 @@ def test_the_page_steps_through_the_glimpses_in_a_browser(tmp_path):
         tab.on("pageerror", lambda error: complaints.append(str(error)))
         tab.goto((tmp_path / "path.html").as_uri())
         assert tab.locator("#said").inner_text().startswith("Glimpse 4 of 4")
-        assert tab.locator("li.best span").first.inner_text() == path.answer
+        assert tab.locator("li.best span").first.inner_text() == path.answer.text
+        assert tab.locator("#subtitle").inner_text().endswith("after 4 glimpses")
         tab.get_by_role("button", name="Glimpse 2").click()
         assert tab.locator("#said").inner_text().startswith("Glimpse 2 of 4")
         shares = [float(text) for text in tab.locator("#classes li span:last-child").all_inner_texts()]

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import warnings
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from io import BytesIO
 
 import numpy as np
@@ -16,8 +17,9 @@ from sights import a_picture, a_task
 from saccade.data.axes import Grid
 from saccade.errors import UserError
 from saccade.explain import AttentionMap
-from saccade.explain.overlay import blended, draw, png, save, svg, uncovered
+from saccade.explain.overlay import draw, png, save, svg
 from saccade.explain.seeing import Sight, see
+from saccade.explain.shelves import blended, uncovered
 from saccade.tasks.classify import Classified
 
 CELLS = Grid(2, 3)
@@ -67,12 +69,24 @@ def test_colour_stands_where_the_weight_is(cell):
 
 
 def test_a_panel_is_coloured_up_to_its_own_largest_weight_and_says_how_much_that_is():
-    small, large = draw(a_sight([[0.0, 0.001, 0, 0, 0, 0]])), draw(a_sight([[0.0, 0.9, 0, 0, 0, 0]]))
+    ratio = np.array([0.5, 1, 0.5, 0.5, 0.5, 0.5])
+    small, large = draw(a_sight([0.001 * ratio])), draw(a_sight([0.9 * ratio]))
     np.testing.assert_allclose(
         panels(small)[1].images[0].get_array(), panels(large)[1].images[0].get_array(), atol=1e-6
     )
     assert "largest .001 · even .17" in texts(small)
     assert "largest .90 · even .17" in texts(large)
+
+
+def test_even_is_said_of_what_the_cell_that_looks_can_see():
+    """The two cells on the left see each other only, as in windows of their own."""
+    weights = np.full((1, 6, 6), 1 / 6, np.float32)
+    weights[:, [0, 3]] = np.array([0.5, 0, 0, 0.5, 0, 0])
+    windows = AttentionMap("layers.0.self_attention", weights, CELLS, CELLS)
+    sight = Sight(a_picture(), ANSWER, [windows], (3, 2))
+    assert "largest .50 · even .50" in texts(draw(sight))
+    assert "largest .17 · even .17" in texts(draw(replace(sight, pixel=(3, 20))))
+    assert "largest .28" in texts(draw(replace(sight, pixel=None)))
 
 
 def test_the_weight_of_a_class_token_is_said_beside_the_picture():
@@ -86,6 +100,43 @@ def test_titles_say_class_probability_and_the_runners_up():
     said = texts(draw(a_sight([[1 / 6] * 6])))
     assert {"cat (probability 0.70)", "cat.png · else dog 0.20, bird 0.10", "the picture"} <= set(said)
     assert "A cat" in texts(draw(a_sight([[1 / 6] * 6]), title="A cat"))
+
+
+def test_the_truth_and_the_name_of_a_held_out_picture_are_said(tmp_path):
+    sight = replace(a_sight([[1 / 6] * 6]), truth="dog", answer=replace(ANSWER, source="test:0"))
+    assert "test:0 · in truth dog · else dog 0.20, bird 0.10" in texts(draw(sight))
+    save(sight, tmp_path / "a.json")
+    values = json.loads((tmp_path / "a.json").read_text())
+    assert (values["answer"]["source"], values["truth"]) == ("test:0", "dog")
+
+
+def test_data_say_which_pixel_looks_and_how_large_the_image_is(tmp_path):
+    save(a_sight([[1 / 6] * 6], pixel=(3, 20)), tmp_path / "a.json")
+    values = json.loads((tmp_path / "a.json").read_text())
+    assert (values["image"], values["pixel"]) == ({"rows": 16, "columns": 24}, {"row": 3, "column": 20})
+
+
+def test_a_layer_of_other_cells_has_the_one_that_looks_framed_in_its_panel():
+    coarse, fine = Grid(2, 3), Grid(4, 6)
+    maps = [
+        AttentionMap(f"layers.{index}.self_attention", np.full((1, len(grid), len(grid)), 0.01), grid, grid)
+        for index, grid in enumerate((fine, coarse))
+    ]
+    picture, last, first, again = panels(draw(Sight(a_picture(), ANSWER, maps, (3, 20))))
+    bounds = [
+        [patch.get_bbox().bounds for patch in axes.patches if isinstance(patch, Rectangle)]
+        for axes in (picture, last, first, again)
+    ]
+    assert bounds[0][0] == pytest.approx((2 / 3, 0, 1 / 3, 1 / 2))
+    assert bounds[2][0] == pytest.approx((5 / 6, 0, 1 / 6, 1 / 4))
+    assert bounds[1] == bounds[3] == []
+
+
+def test_panels_say_who_looks_where_that_differs(tmp_path):
+    said = texts(draw(see(a_task(tmp_path, "pooled"), a_picture())))
+    assert sum(text.startswith("from the average cell · ") for text in said) == 2 + 2  # heads, layers
+    assert sum(text.startswith("from the pooling query · ") for text in said) == 3
+    assert not any("[image]" in text for text in said)
 
 
 def test_the_cell_that_looks_is_framed():
@@ -174,7 +225,7 @@ def test_a_page_holds_every_cells_row_unless_that_is_too_much(tmp_path, monkeypa
     assert len(rows) < len(whole)
     assert "only as seen from [class]:" in rows
     save(see(a_task(tmp_path, "pooled"), a_picture()), tmp_path / "pooled.html")
-    assert "only as seen from [image] and the average cell:" in (tmp_path / "pooled.html").read_text()
+    assert "only as seen from the pooling query and the average cell:" in (tmp_path / "pooled.html").read_text()
     save(see(a_task(tmp_path, "swin"), a_picture(), (3, 3)), tmp_path / "swin.html")
     assert "only as seen from the pixel:" in (tmp_path / "swin.html").read_text()
     assert "only as seen from" not in whole

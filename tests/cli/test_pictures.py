@@ -1,0 +1,108 @@
+"""Commands about image models: pictures say what they show, and messages what was given."""
+
+import io
+import json
+import sys
+import zipfile
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from PIL import Image
+
+import saccade as library
+from saccade import cli
+from saccade.training.start import train
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory) -> Path:
+    settings = ["model.layers=1", "train.steps=2", "train.threads=1"]
+    return train("digits-vit", settings, tmp_path_factory.mktemp("runs") / "digits")
+
+
+@pytest.fixture(scope="module")
+def glimpses(tmp_path_factory) -> Path:
+    settings = ["model.hidden=16", "train.steps=2", "train.threads=1"]
+    return train("digits-glimpse", settings, tmp_path_factory.mktemp("runs") / "glimpses")
+
+
+@pytest.fixture
+def said(monkeypatch, capsys):
+    """What a command prints, and what it says beside."""
+
+    def run(*arguments: object) -> tuple[str, str]:
+        capsys.readouterr()
+        monkeypatch.setattr(sys, "argv", ["saccade", *map(str, arguments)])
+        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO()))
+        with pytest.raises(SystemExit):
+            cli.main()
+        return capsys.readouterr()
+
+    return run
+
+
+def test_every_kind_of_image_model_writes_the_same_data_of_a_held_out_picture(said, digits, glimpses, tmp_path):
+    for run in (digits, glimpses):
+        out = tmp_path / f"{run.name}.json"
+        printed, beside = said("look", run, "test:0", "--out", out)
+        values = json.loads(out.read_text("utf-8"))
+        truth = library.load(run).task.example("test", 0).truth
+        assert values["title"].startswith(f"{values['answer']['classes'][0]['class']} (probability ")
+        assert (values["answer"]["source"], values["truth"]) == ("test:0", truth)
+        assert values["image"] == {"rows": 8, "columns": 8}
+        assert printed == f"{out}\n"
+        assert f"in truth: {truth}" in beside
+
+
+def test_letters_that_no_font_has_are_spoken_of(said, digits, tmp_path, monkeypatch):
+    from matplotlib.font_manager import fontManager
+
+    from saccade.explain import lettering
+
+    monkeypatch.setattr(fontManager, "ttflist", [each for each in fontManager.ttflist if "mpl-data" in each.fname])
+    lettering._fonts.cache_clear()
+    Image.new("L", (8, 8)).save(tmp_path / "猫.png")
+    out = tmp_path / "where.png"
+    _, beside = said("look", digits, tmp_path / "猫.png", "--out", out)
+    lettering._fonts.cache_clear()
+    assert f"no font here has 猫: boxes stand for them in {out}; --out {tmp_path / 'where.html'} shows them" in beside
+    _, beside = said("look", digits, tmp_path / "猫.png", "--out", tmp_path / "where.html")
+    assert "no font" not in beside
+
+
+def test_what_a_picture_of_many_layers_leaves_out_is_said_beside_it(said, tmp_path, tiny_run, monkeypatch):
+    monkeypatch.setattr("saccade.explain.looking._what_is_left_out", lambda found: "shows little")
+    for ending, hint in (("png", f"{tmp_path / 'a.png'} shows little\n"), ("html", "")):
+        assert said("look", tiny_run, "1 2 3", "--out", tmp_path / f"a.{ending}")[1] == hint
+
+
+def test_files_of_a_folder_that_are_no_images_are_counted(said, digits, tmp_path):
+    Image.new("L", (8, 8)).save(tmp_path / "a.png")
+    for name in ("notes.txt", "sum.xlsx"):
+        (tmp_path / name).write_text("x")
+    printed, beside = said("predict", digits, tmp_path)
+    assert printed.startswith(f"{tmp_path / 'a.png'}\t")
+    assert f"{tmp_path} holds 2 other files, which were not read" in beside
+
+
+def test_a_zip_is_no_picture_to_predict(said, digits, tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("cat/1.png", b"")
+    printed, beside = said("predict", digits, tmp_path / "a.zip")
+    assert printed == ""
+    assert "predict takes pictures and folders of them" in beside
+    assert f"saccade evaluate {digits} --data {tmp_path / 'a.zip'}" in beside
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["predict", "RUN", "test:0", "--temperature", "2"], "--temperature"),
+        (["predict", "RUN", "test:0", "--beam", "2", "--prefix", "a"], "--beam, --prefix"),
+        (["evaluate", "RUN", "--length-penalty", "1"], "--length-penalty"),
+    ],
+)
+def test_only_options_that_were_given_are_to_be_left_out(said, digits, arguments, named):
+    _, beside = said(*(digits if each == "RUN" else each for each in arguments))
+    assert beside.endswith(f"which searches nothing: leave out {named}\n")
