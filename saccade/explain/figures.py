@@ -25,6 +25,7 @@ COLOURS = ("#f7fbfc", "#c4e6f3", "#93cfed", "#65b5e5", "#409adc", "#287acd", "#2
 _FRAME = "#d5dae1"
 _BAR = 0.95  # inches for the colour bar and its numbers
 _BETWEEN = 0.35  # inches between sections
+_TITLE_SIZE, _LEAST_WIDE = 14, 6.0  # of the font; inches before a title is wrapped
 _SPOKEN = "0123456789.: attention weight average of heads → …"  # what pictures say beside the words of the maps
 
 
@@ -56,12 +57,13 @@ def draw(
     layout = Layout(lettering, query_title, key_title, named)
     sections = [layout.section(list(group)) for _, group in groupby(maps, key=is_heat)]
 
-    top = 0.45 if title else 0.0
     width = max(section.width for section in sections) + _BAR
+    title = lettering.wrapped(title, _TITLE_SIZE, max(width, _LEAST_WIDE))
+    top = 0.17 + 0.28 * len(title.splitlines()) if title else 0.0
     height = top + sum(section.height for section in sections) + _BETWEEN * (len(sections) - 1)
     figure = Figure(figsize=(width, height), facecolor="white")
     if title:
-        lettering.write(figure, 0, 1, title, 14, whole=True, va="top")
+        lettering.write(figure, 0, 1, title, _TITLE_SIZE, whole=True, va="top")
     for section in sections:
         _paint(figure, section, top, lettering)
         top += section.height + _BETWEEN

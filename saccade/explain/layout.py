@@ -23,6 +23,7 @@ _TITLE = 0.25  # a line of text above a panel
 _WIDEST = 11.0  # panels side by side before they wrap
 _WIDEST_TILES = 16.0
 _SMALLEST, _LARGEST = 5.5, 11.0  # font sizes
+_READABLE = 1.1 * _SMALLEST / 72  # inches of a cell beside which every word can be written
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,8 @@ class Layout:
         section = Section()
         left = top = tallest = 0.0
         for each in maps:
-            panel = self.labelled(each, 3.4 if self.named else 14.4, title=each.label if self.named else "")
+            room = max(3.4, _READABLE * max(len(each.queries), len(each.keys))) if self.named else 14.4
+            panel = self.labelled(each, room, title=each.label if self.named else "")
             width = panel.row_room + max(self._reach(panel), self.lettering.width([panel.title], 9))
             if left and left + width > _WIDEST_TILES:
                 left, top, tallest = 0.0, top + tallest + 0.35, 0.0

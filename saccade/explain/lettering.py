@@ -53,6 +53,17 @@ class Lettering:
         written = self._marked if whole else self.shown
         return max((self._width(written(text), size) for text in texts), default=0.0)
 
+    def wrapped(self, text: str, size: float, room: float) -> str:
+        """The text in lines of at most so many inches, broken between words."""
+        lines: list[str] = []
+        for word in text.split(" "):
+            longer = f"{lines[-1]} {word}" if lines else word
+            if lines and self.width([longer], size, whole=True) <= room:
+                lines[-1] = longer
+            else:
+                lines.append(word)
+        return "\n".join(lines)
+
     def _width(self, text: str, size: float) -> float:
         font = self._font.copy()
         font.set_size(size)

@@ -100,6 +100,19 @@ def test_sixty_words_are_all_written_in_a_readable_size():
     assert all(written[f"a{index}"] >= 8 and written[f"b{index}"] >= 8 for index in range(60))
 
 
+def test_sixty_words_are_all_written_where_several_maps_stand_side_by_side():
+    figure = draw([a_map(tokens(60, "a"), tokens(60, "b"))] * 2)
+    written = {text.get_text() for text in panels(figure)[0].texts}
+    assert {f"{side}{index}" for side in "ab" for index in range(60)} <= written
+
+
+def test_a_long_title_does_not_widen_the_picture():
+    maps = [a_map(tokens(3), tokens(3))]
+    short, long = (size(png(maps, title=title)) for title in ("a b", "a title of many words " * 12))
+    assert long[0] < 1.3 * max(short[0], 6.0 * 160)
+    assert long[1] > short[1]
+
+
 def test_words_never_cover_each_other():
     figure = draw([a_map(tokens(20, "économique"), tokens(20, "Donaudampfschiff"))])
     figure.canvas.draw()

@@ -29,3 +29,17 @@ def test_what_is_written_whole_is_as_wide_as_all_of_it():
     words = "one and two and three and four and five"
     measure = Lettering([words])
     assert measure.width([words], 9, whole=True) > 1.2 * measure.width([words], 9)
+
+
+def test_a_long_title_is_wrapped_between_words():
+    words = "one and two and three and four and five and six and seven"
+    measure = Lettering([words])
+    lines = measure.wrapped(words, 14, room=2.5).splitlines()
+    assert " ".join(lines) == words
+    assert len(lines) > 1
+    assert measure.width(lines, 14, whole=True) <= 2.5
+    assert measure.wrapped("a-word-that-is-wider-than-all-the-room and", 14, room=0.5).splitlines() == [
+        "a-word-that-is-wider-than-all-the-room",
+        "and",
+    ]
+    assert measure.wrapped("", 14, room=1.0) == ""
