@@ -390,6 +390,9 @@ def test_given_pairs_are_scored_a_line_each(tiny_run, saccade, tmp_path):
     assert all(float(row[0]) < 0 for row in rows)
     as_json = json.loads(saccade("score", str(tiny_run), "pairs.tsv", "--json", cwd=tmp_path).stdout)
     assert [row["tokens"] for row in as_json] == [4, 1, 2]
+    for name, text in (("a", "1\t2\n"), ("b", "2 1\n")):
+        (tmp_path / name).write_text(text)
+    assert saccade("score", str(tiny_run), "a", "b", cwd=tmp_path).stdout.split("\t")[1:] == ["1 2", "2 1\n"]
 
 
 def test_sampling_is_asked_for_on_the_command_line(tiny_run, saccade):

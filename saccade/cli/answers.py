@@ -73,6 +73,8 @@ def predict(
     from saccade.data.text import decoded_lines
     from saccade.tasks.held_out import example_or_itself
 
+    if not inputs and sys.stdin.isatty():
+        print("type what to predict, a line each, and end with Ctrl-D", file=sys.stderr)
     lines = inputs or [line.rstrip("\r") for line in decoded_lines(sys.stdin.buffer, "standard input")]
     beaming = {"beam": beam, "length_penalty": length_penalty, "coverage_penalty": coverage_penalty}
     sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
@@ -128,7 +130,7 @@ def score(
 ) -> None:
     """Say how probable given translations are: log P(target | source), a line each."""
     import saccade as library
-    from saccade.data.text import every_pair
+    from saccade.data.text import as_line, every_pair
 
     loaded = library.load(run)
     pairs = every_pair(source, target)
@@ -140,4 +142,4 @@ def score(
         )
         return
     for (s, t), hypothesis in zip(pairs, scored, strict=True):
-        print(f"{hypothesis.log_prob:.4f}\t{s}\t{t}")
+        print(f"{hypothesis.log_prob:.4f}\t{as_line(s)}\t{as_line(t)}")
