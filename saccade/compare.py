@@ -7,6 +7,7 @@ Where the seed is varied, the table shows the mean over seeds and half their ran
 import itertools
 import json
 import math
+import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -76,14 +77,16 @@ def compare(
             try:
                 train(name, [] if exists else own, path, exists, how_to_go_on="the same `saccade compare` again")
             except NotFinite as error:
-                Reporter().say(f"{path.name} has no figures, the others go on: {error}")
+                if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+                    raise  # the other processes wait for this one
+                Reporter().say(f"{path.name} has no figures, the others go on: {error.what}")
                 row = Row(settings, {}, {})
             else:
                 row = _measure(settings, path)
                 write_text(result, json.dumps(asdict(row)))
         rows.append(row)
     if not any(row.scores for row in rows):
-        raise UserError("every training diverged: compare with a lower rate, --set train.rate=...")
+        raise UserError("every training diverged: compare with a lower rate (--set train.rate=...) and another --out")
     return rows
 
 
@@ -229,7 +232,7 @@ def columns(rows: Sequence[Row]) -> list[tuple[str, list[str]]]:
     places = [place for place in rows[0].settings if place != SEED]
     table = [(place, [group[0].settings[place] for group in groups]) for place in places]
     if SEED in rows[0].settings:
-        table.append(("seeds", [str(len(group)) for group in groups]))
+        table.append(("seeds", [str(sum(bool(row.scores) for row in group)) for group in groups]))
     for kind in ("costs", "scores"):
         headings = dict.fromkeys(name for row in rows for name in getattr(row, kind))
         for heading in headings:

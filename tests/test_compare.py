@@ -85,6 +85,8 @@ def test_one_diverging_training_leaves_the_others_their_figures(tmp_path, tiny_s
     assert [bool(row.scores) for row in rows] == [False, True]
     assert "train.rate=1e39 has no figures, the others go on: the loss became nan at step" in capfd.readouterr().err
     assert dict(columns(rows))["perplexity"][0] == "–"
+    seeds = [Row({"a": "b", "train.seed": seed}, {}, scores) for seed, scores in (("1", {"BLEU": 2.0}), ("2", {}))]
+    assert dict(columns(seeds)) == {"a": ["b"], "seeds": ["1"], "BLEU": ["2.00"]}
     plot(rows, tmp_path / "compare.png", "parameters")
     with pytest.raises(UserError, match="every training diverged"):
         compare(["digits-rnn"], ["train.rate=1e39"], tiny_settings, tmp_path / "c")

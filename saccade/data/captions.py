@@ -79,6 +79,8 @@ class CaptionsConfig(Config):
             )
         if self.corpus == "shapes" and any(file is not None for file in files):
             raise ValueError("the built-in shapes take no files: leave them out, or set corpus: files")
+        if self.corpus == "shapes":
+            self._refuse_unused("your own files and data.corpus is shapes", "split_seed")
         if self.corpus == "shapes" and (self.rows, self.columns) != (None, None):
             raise ValueError(f"the built-in shapes have {SIDE} × {SIDE} pixels: leave rows and columns out")
         if self.corpus == "shapes" and self.mirrored:

@@ -83,7 +83,7 @@ class CorpusConfig(Config):
                 raise ValueError(f"{target} is given without {source}: name both, line by line the same sentences")
             for name in (source, target):
                 path = getattr(self, name)
-                if getattr(self, target) is not None and holds_both_sides(path):
+                if getattr(self, target) is not None and holds_both_sides(path) and not files_may_be_missing(info):
                     raise ValueError(
                         f"{name} {path} holds both sides by its ending: leave {target} out, or give two text files"
                     )
@@ -134,9 +134,7 @@ def prepare(config: CorpusConfig, directory: Path, say: Say) -> Corpus:
     _save_held_out(directory / "held-out.jsonl", valid, test)
     say(f"training pairs: {report.sentence()}; {len(valid):,} to validate and {len(test):,} to test")
     if report.known:
-        say(
-            f"{counted(report.known, 'training pair')} stand in the files to validate or test by, too: those are no test"
-        )
+        say(f"{report.known:,} of the training pairs stand in the files to validate or test by, too: those are no test")
     if report.kept < FEW_PAIRS:
         say(
             f"{counted(report.kept, 'pair')} will hardly teach more than themselves: tens of thousands make a translator"

@@ -92,6 +92,8 @@ class ImagesConfig(Config):
                 raise ValueError(
                     f"train, valid and test must be different images, but {other} is part of {one}: move it out"
                 )
+        if self.valid is not None and self.test is not None:
+            self._refuse_unused("images that validation and test are cut from, and theirs are named", "split_seed")
         if (self.rows is None) != (self.columns is None):
             raise ValueError("give both rows and columns, or neither: then the first image decides")
         return self

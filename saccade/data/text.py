@@ -40,7 +40,7 @@ class Report:
     longest: int = 0  # the most tokens a side may have; counted in `too_long` if it has more
     held_out: int = 0
     repeated: int = 0
-    known: int = 0  # of the kept ones, those that stand in named valid or test files, too
+    known: int = 0  # of those read, the ones that stand in named valid or test files, too
 
     @property
     def kept(self) -> int:

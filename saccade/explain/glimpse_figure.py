@@ -285,7 +285,7 @@ def _apart(
         between = moved[:, None] - moved[None]  # (T, T, 2)
         off = moved[crowded, None] - places[None, crowded]
         push = np.clip(distance - _lengths(between), 0, None)
-        lengths = np.linalg.norm(off, axis=-1)
+        lengths = np.maximum(np.linalg.norm(off, axis=-1), 1e-9)  # the edge of the view may put one on a place
         push_off = np.clip(room - lengths, 0, None)
         if max(push.max(), push_off.max(initial=0)) <= 0.01 * distance:
             break
@@ -297,7 +297,7 @@ def _apart(
 
 def _lengths(between: NDArray[np.float64]) -> NDArray[np.float64]:
     """Of what lies between places (T, T, 2); nothing is near itself."""
-    return np.linalg.norm(between, axis=-1) + np.eye(len(between)) * 1e9
+    return np.maximum(np.linalg.norm(between, axis=-1), 1e-9) + np.eye(len(between)) * 1e9
 
 
 def _printed(figure: "Figure", **options: Any) -> bytes:

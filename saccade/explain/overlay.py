@@ -167,10 +167,6 @@ def _named(layers: Sequence[AttentionMap]) -> list[str]:
     return [name.rpartition(" · ")[0] or name for name in names]
 
 
-def _mean(picture: Pixels, attention: AttentionMap, title: str) -> Panel:
-    return _over(picture, attention, attention.averaged().weights[0], title)
-
-
 def _over(picture: Pixels, attention: AttentionMap, weights: NDArray[np.float32], title: str) -> Panel:
     """The picture under the weights (Q, K) of one head; several queries count alike."""
     grid = attention.keys

@@ -82,7 +82,7 @@ def alignment_error(task: TranslationTask, phrases: Sequence[Phrase], choose_on:
     if not rates:
         return None
     best = min(rates, key=lambda name: rates[name])
-    return alignment_errors(task, phrases, only=best)[best]
+    return alignment_errors(task, phrases, only=best).get(best)
 
 
 def alignment_errors(

@@ -13,6 +13,7 @@ Nothing is ever unpickled. A state that is half-written or damaged is recognised
 
 import hashlib
 import json
+import shlex
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -30,7 +31,6 @@ from saccade.files import make_directory, replacing, write_text
 _STOPPED = ".stopped"
 _TOKENIZER = "tokenizer.json"
 _VOCABULARY = "vocabulary"  # in the weights' metadata: which one they belong to
-_NO_STEP = 1 << 60  # later than any
 _DAMAGE = (SafetensorError, ValueError, KeyError, TypeError, OSError)  # what reading a damaged state raises
 
 
@@ -57,6 +57,7 @@ class RunDirectory:
         self.metrics = path / "metrics.jsonl"
         self.states = path / "state"
         self._unready = path / ".unready"
+        self._saved = path / ".saved"  # there since the first state was, whatever became of it
         self._was_there: bool | None = (
             None  # whether there was an empty directory when it began; None: it was not empty
         )
@@ -100,6 +101,8 @@ class RunDirectory:
         new = self.states / f"{progress.step:09d}{_STOPPED if stopped else ''}.safetensors"
         with replacing(new) as aside:
             save_file(plain, aside, metadata)
+        if not self._saved.exists():
+            write_text(self._saved, "The states of this training are in the folder state.\n")
         # Training stands at this step, so a later state is one that could not be read.
         regular = [path for path in self._regular_states() if path.name <= new.name]
         for path in {*self._states()} - {*regular[-keep:], new}:
@@ -118,13 +121,12 @@ class RunDirectory:
 
     def saved_steps(self) -> list[int]:
         """Of the states that can be gone on from, damaged or not, oldest first."""
-        return [int(path.name.partition(".")[0]) for path in self._states()]
+        steps = (path.name.partition(".")[0] for path in self._states())
+        return [int(step) for step in steps if step.isdigit()]
 
-    def has_lost_its_states(self, checkpoint_every: int) -> bool:
-        """Whether there is a trained model and there were states that led to it, of which none is whole any more."""
-        if not self.model.exists():
-            return False
-        return bool(self._states()) or self._reported_step() >= checkpoint_every
+    def has_lost_its_states(self) -> bool:
+        """Whether there is a trained model and there were states to go on from; to be asked where none is whole."""
+        return self.model.exists() and (self._saved.exists() or bool(self._states()))
 
     def last_weights(self, count: int, say: Callable[[str], None]) -> list[dict[str, Tensor]]:
         """The model's tensors of the last `count` regular states, oldest first; without those that are damaged."""
@@ -145,8 +147,8 @@ class RunDirectory:
                 lines.write(json.dumps(values) + "\n")
         except OSError as error:
             raise UserError(
-                f"{self.metrics} cannot be written ({error.strerror or error}): free some space, then go on with "
-                f"saccade train {self.path} --resume"
+                f"{self.metrics} cannot be written ({error.strerror or error}): see to its place, then go on with "
+                f"saccade train {shlex.quote(str(self.path))} --resume"
             ) from error
 
     def forget_metrics_after(self, step: int) -> None:
@@ -156,13 +158,6 @@ class RunDirectory:
         kept = [line for line in self.metrics.read_text(encoding="utf-8").splitlines() if _step_of(line) <= step]
         with replacing(self.metrics) as aside:
             aside.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
-
-    def _reported_step(self) -> int:
-        """The last step that metrics.jsonl tells of, 0 if none."""
-        if not self.metrics.exists():
-            return 0
-        steps = [_step_of(line) for line in self.metrics.read_text(encoding="utf-8").splitlines()]
-        return max((step for step in steps if step < _NO_STEP), default=0)
 
     def _states(self) -> list[Path]:
         return sorted(self.states.glob("*.safetensors"))
@@ -255,4 +250,4 @@ def _step_of(line: str) -> int:
     try:
         return int(json.loads(line)["step"])
     except (ValueError, KeyError, TypeError):
-        return _NO_STEP
+        return 1 << 60

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from saccade.errors import Diverged, UserError
 from saccade.files import make_directory
 from saccade.layers.dropout import set_share
-from saccade.tasks.task import Objective, Task
+from saccade.tasks.task import Objective, Task, Validation
 from saccade.training.board import Board, NoBoard, open_board
 from saccade.training.checkpoint import (
     Progress,
@@ -44,7 +44,11 @@ class Interrupted(Exception):
 
 
 class NotFinite(UserError):
-    """The loss or the gradient became NaN or infinite."""
+    """The loss, the gradient or the weights became NaN or infinite."""
+
+    def __init__(self, what: str, how_to_go_on: str):
+        super().__init__(f"{what}: {how_to_go_on}")
+        self.what = what
 
 
 @dataclass
@@ -82,7 +86,7 @@ class Training:
         """Goes on from the newest whole state, if there is one."""
         state = self.directory.latest_state(self.reporter.say)
         if state is None:
-            if self.directory.has_lost_its_states(self.config.checkpoint_every):
+            if self.directory.has_lost_its_states():
                 raise UserError(
                     f"{self.directory.states} holds no whole state to go on from, and training from the first step again would "
                     f"replace the trained {self.directory.model}: put the states back, or start a new run with another --out"
@@ -165,7 +169,7 @@ class Training:
             norm = _scale_and_clip(objective.parameters, count, self.config.clip)
             loss = totals[objective.name] / max(count, 1.0)
             if not (math.isfinite(loss) and math.isfinite(norm)):
-                raise NotFinite(self._not_finite(objective, works, loss, norm))
+                raise NotFinite(self._not_finite(objective, works, loss, norm), self._how_to_go_on())
             for group in optimizer.param_groups:
                 group["lr"] = rate
             optimizer.step()
@@ -222,14 +226,7 @@ class Training:
         """Validates and keeps the weights if they are the best so far."""
         score = -math.inf
         if self.world.leads:
-            self._require_numbers()
-            self.task.model.eval()
-            try:
-                validation = self.task.validate()
-            except Diverged as error:
-                raise NotFinite(
-                    f"the model's scores are not numbers at step {self.progress.step}, in its validation: {self._how_to_go_on()}"
-                ) from error
+            validation = self._validated()
             score = validation.score
         score = self.world.from_leader(score)
         best = self.progress.best_score
@@ -247,6 +244,15 @@ class Training:
             if is_best:
                 self._save_model()
 
+    def _validated(self) -> Validation:
+        self._require_numbers()
+        self.task.model.eval()
+        try:
+            return self.task.validate()
+        except Diverged as error:
+            what = f"the model's scores are not numbers at step {self.progress.step}, in its validation"
+            raise NotFinite(what, self._how_to_go_on()) from error
+
     def _save_model(self) -> None:
         self.directory.save_model(own_tensors(self.task.model))
 
@@ -254,10 +260,8 @@ class Training:
         tensors = own_tensors(self.task.model)
         wrong = [name for name, tensor in tensors.items() if not torch.isfinite(tensor).all()]
         if wrong:
-            raise NotFinite(
-                f"the weights are no numbers any more at step {self.progress.step} ({wrong[0]}), though the loss is: "
-                + self._how_to_go_on()
-            )
+            what = f"the weights are no numbers any more at step {self.progress.step} ({wrong[0]}), though the loss is"
+            raise NotFinite(what, self._how_to_go_on())
 
     def _average(self) -> None:
         """The mean of the last checkpoints' weights becomes the model if it validates better than the best single one."""
@@ -269,8 +273,7 @@ class Training:
         own = {name: tensor.detach().clone() for name, tensor in own_tensors(self.task.model).items()}
         mean = {name: torch.stack([w[name].double() for w in weights]).mean(0).to(own[name]) for name in own}
         put_tensors(self.task.model, mean, "the average of the last checkpoints")
-        self.task.model.eval()
-        validation = self.task.validate()
+        validation = self._validated()
         is_best = self.progress.best_score is None or validation.score > self.progress.best_score
         self.reporter.say(f"average of the last {len(weights)} checkpoints:")
         self.reporter.validation(self.progress.step, validation, is_best)
@@ -309,7 +312,7 @@ class Training:
     def _not_finite(self, objective: Objective, works: Sequence[Any], loss: float, norm: float) -> str:
         what = f"loss became {loss}" if not math.isfinite(loss) else f"gradient became {norm}"
         where = f"at step {self.progress.step} ({objective.name}; batch: {self.task.describe(works[0])})"
-        return f"the {what} {where}: {self._how_to_go_on()}"
+        return f"the {what} {where}"
 
     def _how_to_go_on(self) -> str:
         gentler = f"a lower rate (--resume --set train.rate={self.config.rate / 3:.2g}), a longer train.warmup or a smaller train.clip"

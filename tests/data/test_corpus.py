@@ -50,7 +50,7 @@ def test_training_pairs_that_are_also_tested_are_counted_out_loud(tmp_path):
     files, said = own_files(tmp_path), []
     named = {f"{split}_{side}": files[side] for split in ("valid", "test") for side in files}
     prepare(CorpusConfig(**files, **named), tmp_path / "run", said.append)
-    assert "60 training pairs stand in the files to validate or test by, too: those are no test" in said
+    assert "60 of the training pairs stand in the files to validate or test by, too: those are no test" in said
 
 
 def test_a_built_in_corpus_in_lower_case_is_judged_in_lower_case(tmp_path):

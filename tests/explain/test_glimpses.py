@@ -16,7 +16,7 @@ from PIL import Image
 from saccade.config import load
 from saccade.data.image_shape import ImageShape
 from saccade.errors import UserError
-from saccade.explain import AttentionMap
+from saccade.explain import AttentionMap, glimpse_figure
 from saccade.explain.glimpse_figure import draw, png
 from saccade.explain.glimpses import GlimpsePath, look, page, save, see
 from saccade.models.glimpse import Config, GlimpseNetwork, build
@@ -313,3 +313,10 @@ def test_mistakes_are_told_in_a_sentence(tmp_path):
         look(model, image, DIGITS, np.zeros((9, 9)))
     with pytest.raises(UserError, match=r"must end in \.png, \.svg, \.html or \.json"):
         save(look(model, image, DIGITS), tmp_path / "path.gif")
+
+
+@pytest.mark.parametrize(("patch", "count"), [(2, 8), (8, 20)])
+def test_crowded_numbers_in_a_corner_stay_numbers(patch, count):
+    places = np.full((count, 2), 60.0 - patch / 2)
+    apart = glimpse_figure._apart(places, 6.0, (0.0, 0.0, 60.0, 60.0))
+    assert np.isfinite(apart).all()

@@ -195,12 +195,14 @@ def test_a_validation_that_meets_no_numbers_names_the_step_and_how_to_go_on(tmp_
     ):
         training(tmp_path, Diverges()).run()
     with pytest.raises(NotFinite, match="no checkpoint was saved yet, so begin again with a lower rate"):
-        training(tmp_path / "early", Diverges(), checkpoint_every=100).run()
+        training(tmp_path / "early", Diverges(), checkpoint_every=10).run()
+    assert not training(tmp_path / "early", rate=0.01).resume()  # as it was told to
 
 
+@pytest.mark.parametrize("checkpoint_every", [7, 500])
 @pytest.mark.parametrize("loss", ["removed", "damaged"])
-def test_a_trained_model_whose_states_are_lost_is_not_trained_over(tmp_path, loss):
-    training(tmp_path).run()
+def test_a_trained_model_whose_states_are_lost_is_not_trained_over(tmp_path, loss, checkpoint_every):
+    training(tmp_path, checkpoint_every=checkpoint_every).run()
     model = (tmp_path / "model.safetensors").read_bytes()
     for path in (tmp_path / "state").iterdir():
         path.unlink() if loss == "removed" else path.write_bytes(b"junk")
