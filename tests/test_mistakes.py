@@ -17,7 +17,7 @@ def told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
 
     def tell(*arguments: object, stdin: str = "") -> str:
         monkeypatch.setattr(sys, "argv", ["saccade", *map(str, arguments)])
-        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(stdin.encode())))
+        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(stdin.encode()), isatty=lambda: False))
         with pytest.raises(SystemExit) as caught:
             cli.main()
         out, said = capsys.readouterr()
@@ -41,7 +41,7 @@ def test_an_example_has_a_number(told, tiny_run: Path, name: str) -> None:
 
 def test_names_of_examples_are_for_arguments_not_for_lines(tiny_run: Path, capfd, monkeypatch) -> None:
     monkeypatch.setattr(sys, "argv", ["saccade", "predict", str(tiny_run)])
-    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"test:x\n1 2\n")))
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"test:x\n1 2\n"), isatty=lambda: False))
     with pytest.raises(SystemExit) as caught:
         cli.main()
     assert not caught.value.code

@@ -9,6 +9,7 @@ import ctranslate2
 import pytest
 import torch
 
+from saccade.data.text import as_line
 from saccade.errors import ConfigError, UserError
 from saccade.export import to_ctranslate2
 from saccade.export.ctranslate2_search import CTranslate2Search
@@ -149,7 +150,8 @@ def test_the_program_in_the_readme_translates_without_saccade(random_run, tmp_pa
         [sys.executable, "-c", program], cwd=tmp_path / "model", input="\n".join(lines), capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [answer.text for answer in run.predict(lines, search="greedy")]
+    written = [as_line(line) for line in done.stdout.removesuffix("\n").split("\n")]
+    assert written == [answer.text for answer in run.predict(lines, search="greedy")]
 
 
 def test_a_model_that_ctranslate2_has_not_is_refused_with_what_it_has(random_run, tiny_run, tmp_path):
