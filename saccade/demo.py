@@ -5,6 +5,7 @@ pass through one vector, and long sentences fail; with attention they do not.
 """
 
 import json
+import math
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -24,7 +25,8 @@ from saccade.tasks.scores import TranslationScores
 from saccade.training.checkpoint import RunDirectory
 
 RECIPE = "phrasebook-rnn"
-ALIKE = ["train.steps=1100", "train.threads=1", "train.validate_every=1100", "train.checkpoint_every=275"]
+STEPS = 1100
+ALIKE = [f"train.steps={STEPS}", "train.threads=1", f"train.validate_every={STEPS}", "train.checkpoint_every=275"]
 KINDS = {"without attention": "none", "with attention": "additive"}
 
 
@@ -37,6 +39,12 @@ def demo(out: Path, minutes: float) -> None:
     notes.print("Translating 1,000 sentences that neither has seen …")
     scores = {kind: _evaluated(run) for kind, run in runs.items()}
     results.print(_by_length(scores))
+    steps = min(_steps(path) for path in paths.values())
+    if steps < 0.4 * STEPS:  # with half of them it translates already
+        results.print(
+            f"Only {steps:,} of {STEPS:,} steps of training fitted into the time: this machine is slow or busy, and both know little "
+            f"yet. With more time: saccade demo --minutes {10 * math.ceil(minutes * STEPS / max(steps, 1) / 10)} --out {out}-longer\n"
+        )
     attending = runs["with attention"]
     aligned = scores["with attention"].alignment_error_rate
     if aligned is not None:
@@ -118,6 +126,11 @@ def _command(kind: str, path: Path, minutes: float) -> Sequence[str]:
 def _is_finished(path: Path) -> bool:
     state = RunDirectory(path).latest_state(lambda _: None)
     return state is not None and state[1].finished
+
+
+def _steps(path: Path) -> int:
+    state = RunDirectory(path).latest_state(lambda _: None)
+    return 0 if state is None else state[1].step
 
 
 def _by_length(scores: dict[str, TranslationScores]) -> Table:
