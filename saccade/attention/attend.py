@@ -35,12 +35,16 @@ class Memory(NamedTuple):
     prepared: Tensor  # (..., K, as the score prepared it)
     value: Tensor  # (..., K, D)
 
+    def scores(self, score: Score, query: Tensor) -> Tensor:
+        """(..., Q, D) → (..., Q, K)"""
+        return score(query, self.prepared)
+
     def sum(self, weights: Tensor) -> Tensor:
         """(..., Q, K) → (..., Q, D)"""
         return weights @ self.value
 
     def over_steps(self) -> "Memory":
-        """The same for a loop that looks at it at every step: its values' gradient comes from all steps at once."""
+        """The same for a loop that looks at it at every step: what stays is computed once, its gradient from all steps at once."""
         return _MemoryOverSteps(*self)
 
     def rows(self, index: Tensor) -> "Memory":
@@ -51,6 +55,15 @@ class Memory(NamedTuple):
 
 
 class _MemoryOverSteps(Memory):
+    def scores(self, score: Score, query: Tensor) -> Tensor:
+        if score not in self._asked:
+            self._asked[score] = score.over_steps(self.prepared)
+        return self._asked[score](query)
+
+    @cached_property
+    def _asked(self) -> dict[Score, Callable[[Tensor], Tensor]]:
+        return {}
+
     @cached_property
     def sum(self) -> Callable[[Tensor], Tensor]:
         return over_many_steps(self.value)
@@ -121,7 +134,7 @@ class Attend(nn.Module):
                 Route.EXPLICIT
             )  # the same numbers; how much of a graph to hold at a time is for its compiler to decide
         if route is Route.EXPLICIT:
-            alignment = self._align(lookup)
+            alignment = self._select(memory.scores(self.score, query), lookup)
             if is_watched(self):
                 record(self, alignment.weights)
             return Attended(memory.sum(self._drop(alignment.weights)), alignment.log_prob)

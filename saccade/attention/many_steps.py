@@ -26,7 +26,7 @@ def over_many_steps(matrix: Tensor, bias: Tensor | None = None) -> Callable[[Ten
 
     While learning on a CPU it has a first derivative only, and none of `torch.func`'s kinds; autocast must be as it was made under.
     """
-    if not _pays(matrix):
+    if not pays(matrix):
         return lambda x: _product(x, matrix, bias)
     aside: _Aside = {}
     ticket = _Ticket.apply(matrix, bias, aside)
@@ -38,9 +38,14 @@ def _product(x: Tensor, matrix: Tensor, bias: Tensor | None) -> Tensor:
     return x @ matrix if bias is None else F.linear(x, matrix.mT, bias)
 
 
-def _pays(matrix: Tensor) -> bool:
-    learns = torch.is_grad_enabled() and matrix.requires_grad and matrix.device.type == "cpu"
-    return learns and not torch.is_autocast_enabled("cpu") and not torch.compiler.is_compiling()
+def pays(learned: Tensor) -> bool:
+    """Whether to gather the gradient of what every step uses."""
+    return torch.is_grad_enabled() and learned.requires_grad and is_plain(learned)
+
+
+def is_plain(x: Tensor) -> bool:
+    """On a CPU, and computed with as it stands here: neither compiled nor in another precision."""
+    return x.device.type == "cpu" and not torch.is_autocast_enabled("cpu") and not torch.compiler.is_compiling()
 
 
 class _Product(Function):
@@ -54,9 +59,7 @@ class _Product(Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         x, matrix = ctx.saved_tensors
-        ctx.aside.setdefault(_backward_pass(), []).append(
-            (x.detach(), gradient)
-        )  # with its history it would hold itself
+        ctx.aside.setdefault(current_pass(), []).append((x.detach(), gradient))  # with its history it would hold itself
         return gradient @ matrix.mT if ctx.needs_input_grad[0] else None, None, None, gradient.new_zeros(()), None
 
 
@@ -69,7 +72,7 @@ class _Ticket(Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor | None, None]:
-        taken = ctx.aside.pop(_backward_pass())
+        taken = ctx.aside.pop(current_pass())
         x, g = (torch.cat([_rows(each, ctx.axes) for each in part], -2) for part in zip(*taken, strict=True))
         return x.mT @ g, g.sum(0) if ctx.needs_input_grad[1] else None, None  # (S, N) @ (N, D), (D,)
 
@@ -78,5 +81,6 @@ def _rows(x: Tensor, axes: int) -> Tensor:
     return x.flatten(0, -2) if axes == 2 else x
 
 
-def _backward_pass() -> int:
+def current_pass() -> int:
+    """The number of the backward pass that goes on."""
     return int(torch._C._current_graph_task_id())

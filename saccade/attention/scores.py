@@ -21,14 +21,17 @@ With `heads=H` every parameter has a leading head axis and inputs are (B, H, len
 Axis legend: B batch, H heads, Q queries, K keys, A hidden size of a score.
 """
 
-from collections.abc import Iterator
-from typing import Any, ClassVar
+from collections.abc import Callable
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.autograd import Function
-from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
+
+from saccade.attention import hidden_layer
+from saccade.attention.hidden_layer import ChunkedHiddenLayer
+from saccade.attention.hooks import is_hooked
+from saccade.attention.many_steps import over_many_steps
 
 
 class Score(nn.Module):
@@ -48,6 +51,10 @@ class Score(nn.Module):
 
     def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
         raise NotImplementedError
+
+    def over_steps(self, prepared: Tensor) -> Callable[[Tensor], Tensor]:
+        """query → score(query, prepared), to be made once for a loop that asks at every step."""
+        return lambda query: self(query, prepared)
 
     def extra_repr(self) -> str:
         heads = "" if self.heads is None else f", heads={self.heads}"
@@ -151,8 +158,12 @@ class HiddenLayerScore(Score):
         super().__init__(query_size, key_size, heads=heads)
         self.hidden = self.query_size if hidden is None else hidden
 
-    def project_query(self, query: Tensor) -> Tensor:
+    @property
+    def query_matrix(self) -> Tensor:
         raise NotImplementedError
+
+    def project_query(self, query: Tensor) -> Tensor:
+        return query @ self.query_matrix
 
     def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
         hidden = torch.tanh(self.project_query(query).unsqueeze(-2) + prepared.unsqueeze(-3))  # (..., Q, K, A)
@@ -160,47 +171,14 @@ class HiddenLayerScore(Score):
 
     def in_chunks(self, query: Tensor, prepared: Tensor, elements: int) -> Tensor:
         """The same scores with at most `elements` numbers of the hidden layer at a time, computed again for the gradient."""
-        return _ChunkedHiddenLayer.apply(self.project_query(query), prepared, self.v.squeeze(-1), elements)
+        return ChunkedHiddenLayer.apply(self.project_query(query), prepared, self.v.squeeze(-1), elements)
 
-
-class _ChunkedHiddenLayer(Function):
-    """vᵀ tanh(query + key) for a few queries at a time, in one buffer that is used again and again."""
-
-    @staticmethod
-    def forward(ctx: Any, query: Tensor, key: Tensor, v: Tensor, elements: int) -> Tensor:
-        ctx.save_for_backward(query, key, v)
-        ctx.elements = elements
-        scores = []
-        for _, hidden in _hidden_chunks(query, key, elements):
-            scores.append(torch.einsum("...qka,...a->...qk", hidden, v))
-        return torch.cat(scores, dim=-2)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        query, key, v = ctx.saved_tensors
-        of_query, of_key, of_v = torch.empty_like(query), torch.zeros_like(key), torch.zeros_like(v)
-        for rows, hidden in _hidden_chunks(query, key, ctx.elements):
-            arriving = gradient[..., rows, :, None]  # (..., rows, K, 1)
-            of_v += torch.einsum("...qka,...qk->...a", hidden, arriving.squeeze(-1)).sum_to_size(v.shape)
-            before_tanh = (
-                hidden.square_().neg_().add_(1.0).mul_(arriving)
-            )  # (1 - tanh²) · gradient; v comes after the sums
-            of_query[..., rows, :] = before_tanh.sum(-2)
-            of_key += before_tanh.sum(-3)
-        weight = v[..., None, :]
-        return of_query * weight, of_key * weight, of_v, None
-
-
-def _hidden_chunks(query: Tensor, key: Tensor, elements: int) -> Iterator[tuple[slice, Tensor]]:
-    """tanh(query + key) (..., rows, K, A) for one chunk of queries after another, always in the same memory."""
-    queries = query.shape[-2]
-    size = max(1, min(queries, elements // max(1, key.numel())))
-    buffer = key.new_empty(*key.shape[:-2], size, *key.shape[-2:])
-    for start in range(0, queries, size):
-        rows = slice(start, min(start + size, queries))
-        hidden = buffer[..., : rows.stop - start, :, :]
-        yield rows, torch.add(query[..., rows, None, :], key[..., None, :, :], out=hidden).tanh_()
+    def over_steps(self, prepared: Tensor) -> Callable[[Tensor], Tensor]:
+        v = self.v.squeeze(-1)
+        if self.heads is not None or is_hooked(self) or not hidden_layer.may_be_gathered(prepared, v):
+            return super().over_steps(prepared)
+        project, look = over_many_steps(self.query_matrix), hidden_layer.over_steps(prepared, v)
+        return lambda query: look(project(query))
 
 
 class Additive(HiddenLayerScore):
@@ -215,8 +193,9 @@ class Additive(HiddenLayerScore):
         self.weight = self._weight(self.query_size + self.key_size, self.hidden)
         self.v = self._weight(self.hidden, 1)
 
-    def project_query(self, query: Tensor) -> Tensor:
-        return query @ self.weight[..., : self.query_size, :]
+    @property
+    def query_matrix(self) -> Tensor:
+        return self.weight[..., : self.query_size, :]
 
     def prepare(self, key: Tensor) -> Tensor:
         return key @ self.weight[..., self.query_size :, :]
@@ -235,8 +214,9 @@ class Perceptron(HiddenLayerScore):
         self.key_weight = self._weight(self.key_size, self.hidden)
         self.v = self._weight(self.hidden, 1)
 
-    def project_query(self, query: Tensor) -> Tensor:
-        return query @ self.query_weight
+    @property
+    def query_matrix(self) -> Tensor:
+        return self.query_weight
 
     def prepare(self, key: Tensor) -> Tensor:
         return key @ self.key_weight

@@ -11,6 +11,7 @@ from torch.autograd import Function
 from torch.nn import functional as F
 
 from saccade.attention import Attend
+from saccade.attention.hooks import is_hooked
 
 
 class Dropout(nn.Module):
@@ -58,22 +59,6 @@ def add_dropped(to: Tensor, x: Tensor, dropout: nn.Module) -> Tensor:
         return to + dropout(x)
     kept, scale = draw_kept(x, dropout.rate)
     return _AddProduct.apply(to, x, kept.mul_(scale))
-
-
-def is_hooked(part: nn.Module) -> bool:
-    """Whether somebody would miss that this part is not called."""
-    everywhere = nn.modules.module
-    hooks = (
-        part._forward_hooks,
-        part._forward_pre_hooks,
-        part._backward_hooks,
-        part._backward_pre_hooks,
-        everywhere._global_forward_hooks,
-        everywhere._global_forward_pre_hooks,
-        everywhere._global_backward_hooks,
-        everywhere._global_backward_pre_hooks,
-    )
-    return any(hooks)
 
 
 class _AddProduct(Function):

@@ -21,7 +21,8 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from saccade.layers.dropout import Dropout, draw_kept, is_hooked
+from saccade.attention.hooks import is_hooked
+from saccade.layers.dropout import Dropout, draw_kept
 
 Activation = Literal["relu", "gelu", "gated"]
 

@@ -25,9 +25,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from saccade.attention import Memory, MultiHead, Rotary, ScaledDot, Soft
+from saccade.attention.hooks import is_hooked
 from saccade.attention.recording import is_anybody_watching
 from saccade.layers.decoder_cache import Past, State
-from saccade.layers.dropout import Dropout, is_hooked
+from saccade.layers.dropout import Dropout
 from saccade.layers.feed_forward import FeedForward, GatedFeedForward
 from saccade.layers.transformer import DecoderLayer, PostNorm, PreNorm
 

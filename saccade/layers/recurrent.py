@@ -21,8 +21,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from saccade.attention.hooks import is_hooked
 from saccade.attention.many_steps import over_many_steps
-from saccade.layers.dropout import Dropout, is_hooked
+from saccade.layers.dropout import Dropout
 
 CellName = Literal["gru", "lstm"]
 

@@ -54,7 +54,7 @@ class Gaze(Attend):
     """Attention of one query a row, whose scores come out as well: the objective is about all of α, not only what was taken."""
 
     def look(self, query: Tensor, memory: Memory, selection: Selection) -> Look:
-        scores = self.score(query[:, None], memory.prepared)  # (B, 1, K)
+        scores = memory.scores(self.score, query[:, None])  # (B, 1, K)
         weights, log_prob = selection(scores, None, query[:, None])
         if is_watched(self):
             record(self, weights)

@@ -1,0 +1,172 @@
+"""The hidden layer of the additive scores, vᵀ tanh(q + k), with a unit for every pair of a query and a key.
+
+    tanh(q + k) = 1 - 2 / (1 + e²ᵠ e²ᵏ)
+
+The exponentials belong to a query or to a key alone. So a pair costs a product, a sum and a reciprocal, on a CPU a sixth of a
+tanh or less. Where an exponential would leave the range of its dtype, tanh itself is taken.
+
+Axis legend: B batch, H heads, Q queries, K keys, A hidden size.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+from saccade.attention.many_steps import current_pass, is_plain, pays
+
+
+class TanhOfSums:
+    """tanh(q + k) of these keys (..., K, A) and any query; nothing here has a gradient."""
+
+    def __init__(self, key: Tensor):
+        self._key = key
+        self._exponential = (2 * key).exp() if _has_exponential(key) else None
+
+    def __call__(self, query: Tensor, out: Tensor | None = None) -> Tensor:
+        """(..., Q, A) → (..., Q, K, A)"""
+        query, key = query[..., None, :], self._key[..., None, :, :]
+        if self._exponential is None or not _has_exponential(query):
+            return torch.add(query, key, out=out).tanh_()
+        hidden = torch.mul((2 * query).exp(), self._exponential[..., None, :, :], out=out)
+        hidden = hidden.add_(1.0).reciprocal_()
+        return torch.add(_one(hidden), hidden, alpha=-2.0, out=hidden)
+
+
+def _has_exponential(x: Tensor) -> bool:
+    """Whether e²ˣ of this and of another that says so can be multiplied; halves are too coarse for it, and a GPU has a fast tanh."""
+    if x.device.type != "cpu" or x.dtype not in (torch.float32, torch.float64) or not x.numel():
+        return False
+    least, most = x.aminmax()
+    return max(-least.item(), most.item()) < math.log(torch.finfo(x.dtype).max) / 4  # false for NaN
+
+
+def _one(like: Tensor) -> Tensor:
+    return torch.ones((), dtype=like.dtype)
+
+
+class ChunkedHiddenLayer(Function):
+    """vᵀ tanh(q + k) for a few queries at a time, in one buffer that is used again and again."""
+
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, key: Tensor, v: Tensor, elements: int) -> Tensor:
+        ctx.save_for_backward(query, key, v)
+        ctx.elements = elements
+        return torch.cat([_scores(hidden, v) for _, hidden in _hidden_chunks(query, key, elements)], dim=-2)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        query, key, v = ctx.saved_tensors
+        sums, of_query = _Gradients(key, v), torch.empty_like(query)
+        for rows, hidden in _hidden_chunks(query, key, ctx.elements):
+            of_query[..., rows, :] = sums.add(hidden, gradient[..., rows, :], hidden)
+        return of_query, *sums.of_key_and_v(v), None
+
+
+def over_steps(key: Tensor, v: Tensor) -> Callable[[Tensor], Tensor]:
+    """q (..., Q, A) → vᵀ tanh(q + k) (..., Q, K), for a loop that asks at every step; made once for its keys (..., K, A).
+
+    The gradients of the keys and of v are gathered step by step and leave after the last one (see many_steps.py): `may_be_gathered`.
+    """
+    sums = TanhOfSums(key.detach())
+    if not torch.is_grad_enabled():
+        return lambda query: _scores(sums(query), v)
+    gathered: dict[int, _Gradients] = {}
+    ticket = _Ticket.apply(key, v, gathered)
+    return lambda query: _Step.apply(query, sums, key.detach(), v.detach(), ticket, gathered)
+
+
+def may_be_gathered(key: Tensor, v: Tensor) -> bool:
+    return (pays(key) or pays(v)) if torch.is_grad_enabled() else is_plain(key)
+
+
+class _Step(Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        query: Tensor,
+        sums: TanhOfSums,
+        key: Tensor,
+        v: Tensor,
+        ticket: Tensor,
+        gathered: "dict[int, _Gradients]",
+    ) -> Tensor:
+        hidden = sums(query)
+        ctx.save_for_backward(hidden, key, v)
+        ctx.gathered = gathered
+        return _scores(hidden, v)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        hidden, key, v = ctx.saved_tensors
+        now = current_pass()
+        if now not in ctx.gathered:
+            ctx.gathered[now] = _Gradients(key, v)
+        of_query = ctx.gathered[now].add(hidden, gradient)
+        return of_query, None, None, None, gradient.new_zeros(()), None
+
+
+class _Ticket(Function):
+    """Its gradient comes after those of all steps, which hold it."""
+
+    @staticmethod
+    def forward(ctx: Any, key: Tensor, v: Tensor, gathered: "dict[int, _Gradients]") -> Tensor:
+        ctx.save_for_backward(v)
+        ctx.gathered = gathered
+        return key.new_zeros(())
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        (v,) = ctx.saved_tensors
+        return *ctx.gathered.pop(current_pass()).of_key_and_v(v), None
+
+
+class _Gradients:
+    """Those of keys and v, summed over queries; v is multiplied in at the end."""
+
+    def __init__(self, key: Tensor, v: Tensor):
+        self._v = v
+        self._of_key, self._of_v, self._memory = torch.zeros_like(key), torch.zeros_like(v), key.new_empty(0)
+
+    def add(self, hidden: Tensor, gradient: Tensor, memory: Tensor | None = None) -> Tensor:
+        """Of some queries: hidden (..., Q, K, A), gradient (..., Q, K) → the gradient of these queries (..., Q, A)."""
+        self._of_v += _weighted_sum(hidden, gradient, self._v)
+        if memory is None:
+            memory = self._memory = self._memory.resize_(hidden.shape)
+        before_tanh = torch.addcmul(_one(hidden), hidden, hidden, value=-1, out=memory).mul_(gradient[..., None])
+        self._of_key += before_tanh.sum(-3) if hidden.shape[-3] > 1 else before_tanh.squeeze(-3)
+        return before_tanh.sum(-2) * self._v[..., None, :]
+
+    def of_key_and_v(self, v: Tensor) -> tuple[Tensor, Tensor]:
+        return self._of_key * v[..., None, :], self._of_v
+
+
+def _scores(hidden: Tensor, v: Tensor) -> Tensor:
+    """(..., Q, K, A), (A,) or (H, A) → (..., Q, K). Without heads it is one product, for which einsum makes one per row of the batch."""
+    if v.dim() == 1:
+        return torch.mv(hidden.flatten(0, -2), v).view(hidden.shape[:-1])
+    return torch.einsum("...qka,...a->...qk", hidden, v)
+
+
+def _weighted_sum(hidden: Tensor, weights: Tensor, v: Tensor) -> Tensor:
+    """(..., Q, K, A), (..., Q, K) → like v"""
+    if v.dim() == 1:
+        return torch.mv(hidden.flatten(0, -2).t(), weights.reshape(-1))
+    return torch.einsum("...qka,...qk->...a", hidden, weights).sum_to_size(v.shape)
+
+
+def _hidden_chunks(query: Tensor, key: Tensor, elements: int) -> Iterator[tuple[slice, Tensor]]:
+    """tanh(q + k) (..., rows, K, A) for one chunk of queries after another, always in the same memory."""
+    queries = query.shape[-2]
+    size = max(1, min(queries, elements // max(1, key.numel())))
+    sums, buffer = TanhOfSums(key), key.new_empty(*key.shape[:-2], size, *key.shape[-2:])
+    for start in range(0, queries, size):
+        rows = slice(start, min(start + size, queries))
+        yield rows, sums(query[..., rows, :], out=buffer[..., : rows.stop - start, :, :])

@@ -1,0 +1,19 @@
+"""Modules that somebody watches must be called as modules."""
+
+from torch import nn
+
+
+def is_hooked(part: nn.Module) -> bool:
+    """Whether somebody would miss that this part is not called."""
+    everywhere = nn.modules.module
+    hooks = (
+        part._forward_hooks,
+        part._forward_pre_hooks,
+        part._backward_hooks,
+        part._backward_pre_hooks,
+        everywhere._global_forward_hooks,
+        everywhere._global_forward_pre_hooks,
+        everywhere._global_backward_hooks,
+        everywhere._global_backward_pre_hooks,
+    )
+    return any(hooks)
