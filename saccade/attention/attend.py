@@ -56,12 +56,13 @@ class Memory(NamedTuple):
 
 class _MemoryOverSteps(Memory):
     def scores(self, score: Score, query: Tensor) -> Tensor:
-        if score not in self._asked:
-            self._asked[score] = score.over_steps(self.prepared)
-        return self._asked[score](query)
+        asked = score, torch.is_grad_enabled()
+        if asked not in self._answers:
+            self._answers[asked] = score.over_steps(self.prepared)
+        return self._answers[asked](query)
 
     @cached_property
-    def _asked(self) -> dict[Score, Callable[[Tensor], Tensor]]:
+    def _answers(self) -> dict[tuple[Score, bool], Callable[[Tensor], Tensor]]:
         return {}
 
     @cached_property

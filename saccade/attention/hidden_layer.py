@@ -2,8 +2,9 @@
 
     tanh(q + k) = 1 - 2 / (1 + e²ᵠ e²ᵏ)
 
-The exponentials belong to a query or to a key alone. So a pair costs a product, a sum and a reciprocal, on a CPU a sixth of a
-tanh or less. Where an exponential would leave the range of its dtype, tanh itself is taken.
+The exponentials belong to a query or to a key alone. So a pair costs two products, two sums and a reciprocal, on a CPU about a sixth of a
+tanh. Where an exponential would leave the range of its dtype, tanh itself is taken. The error is that of numbers near 1, also where tanh
+is much smaller.
 
 Axis legend: B batch, H heads, Q queries, K keys, A hidden size.
 """
@@ -17,7 +18,9 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from saccade.attention.many_steps import current_pass, is_plain, pays
+from saccade.attention.many_steps import current_pass, forget_after, is_plain, pays
+
+FEWEST = 2**16  # numbers of all keys, for steps to be worth preparing
 
 
 class TanhOfSums:
@@ -46,7 +49,7 @@ def _has_exponential(x: Tensor) -> bool:
 
 
 def _one(like: Tensor) -> Tensor:
-    return torch.ones((), dtype=like.dtype)
+    return like.new_ones(())
 
 
 class ChunkedHiddenLayer(Function):
@@ -65,13 +68,14 @@ class ChunkedHiddenLayer(Function):
         sums, of_query = _Gradients(key, v), torch.empty_like(query)
         for rows, hidden in _hidden_chunks(query, key, ctx.elements):
             of_query[..., rows, :] = sums.add(hidden, gradient[..., rows, :], hidden)
-        return of_query, *sums.of_key_and_v(v), None
+        return of_query, *sums.of_key_and_v(), None
 
 
 def over_steps(key: Tensor, v: Tensor) -> Callable[[Tensor], Tensor]:
     """q (..., Q, A) → vᵀ tanh(q + k) (..., Q, K), for a loop that asks at every step; made once for its keys (..., K, A).
 
-    The gradients of the keys and of v are gathered step by step and leave after the last one (see many_steps.py): `may_be_gathered`.
+    The gradients of the keys and of v are gathered step by step and leave after the last one (see many_steps.py). As there, it has a first
+    derivative only, none of `torch.func`'s kinds, and gradients must be wanted, or not, as when it was made. Ask `pays_over_steps` first.
     """
     sums = TanhOfSums(key.detach())
     if not torch.is_grad_enabled():
@@ -81,8 +85,10 @@ def over_steps(key: Tensor, v: Tensor) -> Callable[[Tensor], Tensor]:
     return lambda query: _Step.apply(query, sums, key.detach(), v.detach(), ticket, gathered)
 
 
-def may_be_gathered(key: Tensor, v: Tensor) -> bool:
-    return (pays(key) or pays(v)) if torch.is_grad_enabled() else is_plain(key)
+def pays_over_steps(key: Tensor, v: Tensor) -> bool:
+    """Whether there is enough to compute at every step, and somebody to get the gradients where gradients are wanted."""
+    learns_or_need_not = pays(key) or pays(v) if torch.is_grad_enabled() else is_plain(key)
+    return learns_or_need_not and key.numel() >= FEWEST
 
 
 class _Step(Function):
@@ -108,6 +114,7 @@ class _Step(Function):
         now = current_pass()
         if now not in ctx.gathered:
             ctx.gathered[now] = _Gradients(key, v)
+            forget_after(now, ctx.gathered)
         of_query = ctx.gathered[now].add(hidden, gradient)
         return of_query, None, None, None, gradient.new_zeros(()), None
 
@@ -117,15 +124,13 @@ class _Ticket(Function):
 
     @staticmethod
     def forward(ctx: Any, key: Tensor, v: Tensor, gathered: "dict[int, _Gradients]") -> Tensor:
-        ctx.save_for_backward(v)
         ctx.gathered = gathered
         return key.new_zeros(())
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        (v,) = ctx.saved_tensors
-        return *ctx.gathered.pop(current_pass()).of_key_and_v(v), None
+        return *ctx.gathered.pop(current_pass()).of_key_and_v(), None
 
 
 class _Gradients:
@@ -141,17 +146,18 @@ class _Gradients:
         if memory is None:
             memory = self._memory = self._memory.resize_(hidden.shape)
         before_tanh = torch.addcmul(_one(hidden), hidden, hidden, value=-1, out=memory).mul_(gradient[..., None])
-        self._of_key += before_tanh.sum(-3) if hidden.shape[-3] > 1 else before_tanh.squeeze(-3)
+        of_key = before_tanh.squeeze(-3) if hidden.shape[-3] == 1 else before_tanh.sum(-3)
+        self._of_key += of_key.sum_to_size(self._of_key.shape)
         return before_tanh.sum(-2) * self._v[..., None, :]
 
-    def of_key_and_v(self, v: Tensor) -> tuple[Tensor, Tensor]:
-        return self._of_key * v[..., None, :], self._of_v
+    def of_key_and_v(self) -> tuple[Tensor, Tensor]:
+        return self._of_key * self._v[..., None, :], self._of_v
 
 
 def _scores(hidden: Tensor, v: Tensor) -> Tensor:
     """(..., Q, K, A), (A,) or (H, A) → (..., Q, K). Without heads it is one product, for which einsum makes one per row of the batch."""
     if v.dim() == 1:
-        return torch.mv(hidden.flatten(0, -2), v).view(hidden.shape[:-1])
+        return torch.mv(hidden.flatten(0, -2), v.to(hidden.dtype)).view(hidden.shape[:-1])  # autocast knows no mv
     return torch.einsum("...qka,...a->...qk", hidden, v)
 
 

@@ -38,6 +38,15 @@ def _product(x: Tensor, matrix: Tensor, bias: Tensor | None) -> Tensor:
     return x @ matrix if bias is None else F.linear(x, matrix.mT, bias)
 
 
+def forget_after(now: int, kept: dict[int, Any]) -> None:
+    """What a pass keeps goes at its end: one that asks for other gradients does not come to the ticket, which would take it."""
+
+    def forget() -> None:
+        kept.pop(now, None)
+
+    torch.autograd.Variable._execution_engine.queue_callback(forget)
+
+
 def pays(learned: Tensor) -> bool:
     """Whether to gather the gradient of what every step uses."""
     return torch.is_grad_enabled() and learned.requires_grad and is_plain(learned)
@@ -59,7 +68,11 @@ class _Product(Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         x, matrix = ctx.saved_tensors
-        ctx.aside.setdefault(current_pass(), []).append((x.detach(), gradient))  # with its history it would hold itself
+        now = current_pass()
+        if now not in ctx.aside:
+            ctx.aside[now] = []
+            forget_after(now, ctx.aside)
+        ctx.aside[now].append((x.detach(), gradient))  # with its history it would hold itself
         return gradient @ matrix.mT if ctx.needs_input_grad[0] else None, None, None, gradient.new_zeros(()), None
 
 

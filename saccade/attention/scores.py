@@ -29,7 +29,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from saccade.attention import hidden_layer
-from saccade.attention.hidden_layer import ChunkedHiddenLayer
 from saccade.attention.hooks import is_hooked
 from saccade.attention.many_steps import over_many_steps
 
@@ -53,7 +52,7 @@ class Score(nn.Module):
         raise NotImplementedError
 
     def over_steps(self, prepared: Tensor) -> Callable[[Tensor], Tensor]:
-        """query → score(query, prepared), to be made once for a loop that asks at every step."""
+        """query → score(query, prepared), to be made once for a loop that asks at every step: with gradients throughout, or without."""
         return lambda query: self(query, prepared)
 
     def extra_repr(self) -> str:
@@ -171,11 +170,12 @@ class HiddenLayerScore(Score):
 
     def in_chunks(self, query: Tensor, prepared: Tensor, elements: int) -> Tensor:
         """The same scores with at most `elements` numbers of the hidden layer at a time, computed again for the gradient."""
-        return ChunkedHiddenLayer.apply(self.project_query(query), prepared, self.v.squeeze(-1), elements)
+        return hidden_layer.ChunkedHiddenLayer.apply(self.project_query(query), prepared, self.v.squeeze(-1), elements)
 
     def over_steps(self, prepared: Tensor) -> Callable[[Tensor], Tensor]:
-        v = self.v.squeeze(-1)
-        if self.heads is not None or is_hooked(self) or not hidden_layer.may_be_gathered(prepared, v):
+        v, kind = self.v.squeeze(-1), type(self)
+        own = kind.forward is HiddenLayerScore.forward and kind.project_query is HiddenLayerScore.project_query
+        if not own or self.heads is not None or is_hooked(self) or not hidden_layer.pays_over_steps(prepared, v):
             return super().over_steps(prepared)
         project, look = over_many_steps(self.query_matrix), hidden_layer.over_steps(prepared, v)
         return lambda query: look(project(query))

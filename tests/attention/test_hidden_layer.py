@@ -1,13 +1,22 @@
 """The hidden layer of the additive scores by exponentials and over many steps, against torch's tanh and its gradient of the same loop."""
 
+import gc
+import weakref
+
 import pytest
 import torch
+from torch.utils.checkpoint import checkpoint
 
-from saccade.attention import Additive, Attend, Perceptron
+from saccade.attention import Additive, Attend, Band, Perceptron, hidden_layer
 from saccade.attention.hidden_layer import TanhOfSums
 
 SCORES = pytest.mark.parametrize("score", [Additive, Perceptron], ids=lambda kind: kind.name)
 STEPS = 4
+
+
+@pytest.fixture(autouse=True)
+def _however_little(monkeypatch):
+    monkeypatch.setattr(hidden_layer, "FEWEST", 0)
 
 
 @pytest.mark.parametrize(("dtype", "error"), [(torch.float64, 1e-14), (torch.float32, 1e-6), (torch.bfloat16, 1e-2)])
@@ -22,7 +31,7 @@ def test_exponentials_give_torchs_tanh(dtype, error, size):
     torch.testing.assert_close(out, expected, atol=error, rtol=0)
 
 
-@pytest.mark.parametrize("huge", [30.0, 100.0, 1e30, torch.inf, -torch.inf, torch.nan])
+@pytest.mark.parametrize("huge", [22.0, 23.0, 30.0, 44.0, 45.0, 100.0, 1e30, torch.inf, -torch.inf, torch.nan])
 @pytest.mark.parametrize("where", ["query", "key", "both"])
 def test_what_has_no_exponential_is_still_tanh(huge, where):
     """Two huge numbers of opposite signs: their sum may be small."""
@@ -115,9 +124,133 @@ def test_steps_without_gradient(score):
 def test_heads_have_steps_too(score):
     torch.manual_seed(0)
     score = score(5, heads=3).double()
-    query, key = (torch.randn(2, 3, length, 5, dtype=torch.float64) for length in (1, 6))
-    prepared = score.prepare(key)
-    equal([score.over_steps(prepared)(query)], [score(query, prepared)])
+    query, key = (torch.randn(2, 3, length, 5, dtype=torch.float64, requires_grad=True) for length in (1, 6))
+    ours, theirs = score.over_steps(score.prepare(key))(query), score(query, score.prepare(key))
+    equal([ours], [theirs])
+    equal(*(torch.autograd.grad(way.sum(), [query, key, *score.parameters()]) for way in (ours, theirs)))
+
+
+@SCORES
+@pytest.mark.parametrize("keys", [(1, 6, 3), (6, 3)])
+def test_keys_may_be_shared_by_the_batch(score, keys):
+    score, start, _ = made(score)
+    key = torch.randn(keys, dtype=torch.float64, requires_grad=True)
+    ours, theirs = over_steps(score, start, key), plainly(score, start, key)
+    equal([ours], [theirs])
+    equal(*(torch.autograd.grad(way.sum(), [start, key, *score.parameters()]) for way in (ours, theirs)))
+
+
+@SCORES
+@pytest.mark.parametrize("queries", [0, 1, 3])
+def test_a_step_may_have_any_number_of_queries(score, queries):
+    score, _, key = made(score)
+    query = torch.randn(2, queries, 5, dtype=torch.float64, requires_grad=True)
+    ours, theirs = score.over_steps(score.prepare(key))(query), score(query, score.prepare(key))
+    equal([ours], [theirs])
+    equal(*(torch.autograd.grad(way.sum(), [query, key, *score.parameters()]) for way in (ours, theirs)))
+
+
+@SCORES
+def test_passes_that_ask_for_different_gradients_are_told_apart(score):
+    score, start, key = made(score)
+    ours, theirs = over_steps(score, start, key).sum(), plainly(score, start, key).sum()
+    for leaves in ([start], [key, score.v], [score.v], [start, key]):
+        equal(*(torch.autograd.grad(way, leaves, retain_graph=True) for way in (ours, theirs)))
+
+
+@SCORES
+def test_passes_inside_of_each_other_are_told_apart(score):
+    score, start, key = made(score)
+    prepared = score.prepare(key).detach().requires_grad_()
+    leaves = [start, prepared, score.v]
+
+    def by(make):
+        look = make(prepared)
+        first = look(start)
+        second = checkpoint(look, start * first.sum(), use_reentrant=True)
+        for leaf in leaves:
+            leaf.grad = None
+        look(start * second.sum()).sum().backward()
+        return [leaf.grad.clone() for leaf in leaves]
+
+    equal(by(score.over_steps), by(lambda prepared: lambda query: score(query, prepared)))
+
+
+@SCORES
+def test_a_pass_that_does_not_come_to_the_keys_leaves_nothing_behind(score, monkeypatch):
+    kept = []
+    begin = hidden_layer._Gradients.__init__
+
+    def watched(self, *arguments):
+        kept.append(weakref.ref(self))
+        begin(self, *arguments)
+
+    monkeypatch.setattr(hidden_layer._Gradients, "__init__", watched)
+    score, start, key = made(score)
+    scores = over_steps(score, start, key).sum()
+    torch.autograd.grad(scores, [start], retain_graph=True)
+    gc.collect()
+    assert kept
+    assert not any(each() for each in kept)
+
+
+@SCORES
+def test_a_memory_asked_without_gradients_first_has_them_later(score):
+    score, start, key = made(score)
+    attend = Attend(score)
+    memory = attend.remember(key).over_steps()
+    with torch.no_grad():
+        attend.recall(start, memory)
+    ours = attend.recall(start, memory).context.square().sum()
+    theirs = attend.recall(start, attend.remember(key)).context.square().sum()
+    equal(*(torch.autograd.grad(way, [start, key, *score.parameters()]) for way in (ours, theirs)))
+
+
+class Sharp(Additive):
+    def forward(self, query, prepared):
+        return 5 * super().forward(query, prepared)
+
+
+class Shifted(Perceptron):
+    def project_query(self, query):
+        return query @ self.query_weight + 1
+
+
+@pytest.mark.parametrize("kind", [Sharp, Shifted])
+def test_a_score_of_ones_own_is_asked_as_it_was_written(kind):
+    score, start, key = made(kind)
+    equal([over_steps(score, start, key)], [plainly(score, start, key)])
+
+
+def test_little_is_not_worth_it(monkeypatch):
+    monkeypatch.setattr(hidden_layer, "over_steps", None)
+    score, start, key = made(Additive)
+    monkeypatch.setattr(hidden_layer, "FEWEST", 2 * 6 * 4 + 1)
+    equal([over_steps(score, start, key)], [plainly(score, start, key)])
+    monkeypatch.setattr(hidden_layer, "FEWEST", 2 * 6 * 4)
+    with pytest.raises(TypeError):
+        over_steps(score, start, key)
+
+
+@pytest.mark.parametrize("route", ["chunked", "blockwise"])
+def test_half_precision_by_autocast(route):
+    attend = Attend(Additive(8), route=route)
+    x = torch.randn(2, 16, 8, requires_grad=True)
+    band = Band(before=2, after=2) if route == "blockwise" else None
+    with torch.autocast("cpu", torch.bfloat16):
+        context = attend(x, x, band=band).context
+        expected = Attend(attend.score, route="explicit")(x, x, band=band).context
+    torch.testing.assert_close(context, expected, atol=0.05, rtol=0)
+    context.float().sum().backward()
+    assert x.grad.isfinite().all()
+
+
+def test_chunks_work_on_other_devices():
+    """Shapes only: what mixes devices fails there as it would on a GPU."""
+    attend = Attend(Additive(8).to("meta"), route="chunked")
+    x = torch.randn(2, 16, 8, device="meta", requires_grad=True)
+    attend(x, x).context.sum().backward()
+    assert x.grad.shape == x.shape
 
 
 @SCORES
