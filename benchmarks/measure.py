@@ -1,11 +1,13 @@
 """How the benchmarks measure: time side by side in one run, peak memory in a process of its own, results as JSON and a table.
 
 Machines are noisy, so a time is only worth something next to another from the same minutes: `interleaved` runs all variants in turn,
-again and again, and takes medians. Read the ratios, not the seconds.
+again and again, and takes medians. Read the ratios, not the seconds. `rounds_apart` does it with a process for each variant, where one
+must not get what another asked of the process.
 """
 
 import gc
 import importlib
+import itertools
 import json
 import os
 import platform
@@ -15,12 +17,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import torch
 
 RESULTS = Path(__file__).parent / "results"
+_ROOT = Path(__file__).parent.parent
+_ANSWER = "seconds:"  # other lines are a library's own words
 
 
 def interleaved(variants: Mapping[str, Callable[[], object]], repeats: int = 5) -> dict[str, float]:
@@ -44,6 +49,55 @@ def rounds(
     return seconds
 
 
+def rounds_apart(
+    function: str, variants: Mapping[str, Sequence[object]], repeats: int, busy: bool
+) -> dict[str, list[float]]:
+    """As `rounds`, each variant in a process of its own that waits while others run: function(*arguments) as for `peak_memory`."""
+    with ExitStack() as stack:
+        workers = {
+            name: stack.enter_context(_Worker(function, arguments, busy)) for name, arguments in variants.items()
+        }
+        seconds: dict[str, list[float]] = {name: [] for name in variants}
+        for repeat in range(repeats):
+            for name in list(variants)[:: 1 if repeat % 2 == 0 else -1]:
+                seconds[name].append(workers[name].seconds())
+    return seconds
+
+
+class _Worker:
+    """A process that has prepared its work, done it once, and does it again whenever it is asked for its seconds."""
+
+    def __init__(self, function: str, arguments: Sequence[object], busy: bool):
+        self._function = function
+        self._process = subprocess.Popen(
+            _command("busy" if busy else "wall", function, arguments),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=_ROOT,
+        )
+
+    def __enter__(self) -> "_Worker":
+        self._answer()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def seconds(self) -> float:
+        assert self._process.stdin is not None
+        print("again", file=self._process.stdin, flush=True)
+        return self._answer()
+
+    def _answer(self) -> float:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith(_ANSWER):
+                return float(line.removeprefix(_ANSWER))
+        raise RuntimeError(f"{self._function} failed while it was measured: what it said stands above")
+
+
 def times_faster(seconds: Mapping[str, Sequence[float]], name: str, than: str) -> float:
     """How many times less time `name` takes: the median over the rounds of the ratio within each."""
     return statistics.median(
@@ -62,11 +116,14 @@ def peak_memory(function: str, *arguments: object) -> int:
     `function` is "module:name". It gets the arguments as text, prepares everything (that is the base line) and returns the work to be
     measured as a callable.
     """
-    command = [sys.executable, "-m", "benchmarks.measure", function, *map(str, arguments)]
-    finished = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parent.parent)
+    finished = subprocess.run(_command("memory", function, arguments), capture_output=True, text=True, cwd=_ROOT)
     if finished.returncode:
         raise RuntimeError(f"measuring the memory of {function} failed:\n{finished.stderr}")
     return int(finished.stdout.split()[-1])
+
+
+def _command(what: str, function: str, arguments: Sequence[object]) -> list[str]:
+    return [sys.executable, "-m", "benchmarks.measure", what, function, *map(str, arguments)]
 
 
 def machine() -> dict[str, Any]:
@@ -124,14 +181,31 @@ def _peak() -> int:
     return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) * 1024
 
 
-def _measure_here(function: str, arguments: list[str]) -> int:
+def _prepared(function: str, arguments: Sequence[str]) -> Callable[[], object]:
     module, name = function.split(":")
-    work = getattr(importlib.import_module(module), name)(*arguments)
+    work: Callable[[], object] = getattr(importlib.import_module(module), name)(*arguments)
     gc.collect()
+    return work
+
+
+def _memory_here(work: Callable[[], object]) -> int:
     base = _peak()
     work()
     return _peak() - base
 
 
+def _answer_here(work: Callable[[], object], clock: Callable[[], float]) -> None:
+    """Once to warm up, then at every line that comes in."""
+    for _ in itertools.chain([""], sys.stdin):
+        gc.collect()
+        start = clock()
+        work()
+        print(f"{_ANSWER}{clock() - start}", flush=True)
+
+
 if __name__ == "__main__":
-    print(_measure_here(sys.argv[1], sys.argv[2:]))
+    _what, _work = sys.argv[1], _prepared(sys.argv[2], sys.argv[3:])
+    if _what == "memory":
+        print(_memory_here(_work))
+    else:
+        _answer_here(_work, clock_for(_what == "busy"))

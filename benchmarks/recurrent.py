@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from benchmarks import report
-from benchmarks.measure import clock_for, peak_memory, rounds
+from benchmarks.measure import peak_memory, rounds_apart
 from benchmarks.pairs import VOCABULARY, batches, useful_tokens
 from benchmarks.training import epoch
 from benchmarks.translators import DROPOUT, OurTraining, PlainTraining, Trainer, installed, joeynmt_training, smoothed
@@ -92,10 +92,9 @@ TRAINERS: dict[str, Callable[[], Trainer]] = {
 
 def main() -> None:
     options = report.settle(report.parser(__doc__.splitlines()[0]).parse_args())
-    drawn = batches(1 if options.quick else 4)
-    trainers = {name: build(name) for name in installed(TRAINERS)}
-    work = {name: partial(epoch, trainer, drawn) for name, trainer in trainers.items()}
-    seconds = rounds(work, options.repeats, clock_for(options.busy))
+    count = 1 if options.quick else 4
+    drawn, variants = batches(count), {name: (name, options.threads, count) for name in installed(TRAINERS)}
+    seconds = rounds_apart("benchmarks.recurrent:once", variants, options.repeats, options.busy)
     rows = report.contenders(seconds, useful_tokens(drawn), "tokens")
     if not options.without_memory:
         for row in rows:
@@ -111,10 +110,10 @@ def build(name: str) -> Trainer:
     return TRAINERS[name]()
 
 
-def once(name: str, threads: str) -> Callable[[], None]:
-    """Two updates, to be measured in a process of its own."""
+def once(name: str, threads: str, count: str = "2") -> Callable[[], None]:
+    """Some updates, to be measured in a process of its own."""
     torch.set_num_threads(int(threads))
-    return partial(epoch, build(name), batches(2))
+    return partial(epoch, build(name), batches(int(count)))
 
 
 if __name__ == "__main__":

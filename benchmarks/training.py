@@ -5,8 +5,9 @@
     python -m benchmarks.training --sizes tiny
 
 All get the same padded batches of 2048 tokens, sorted by length as ours are (benchmarks/pairs.py), the same dropout, label smoothing,
-clipping and fused AdamW (benchmarks/translators.py). Padding counts for nothing, neither as tokens nor as arithmetic. The limit is what
-the machine's fp32 matmul reaches in the same rounds. Writes benchmarks/results/training.json.
+clipping and fused AdamW (benchmarks/translators.py). Each has a process of its own, because ours tells its allocator to keep freed
+memory, as `saccade train` does. Padding counts for nothing, neither as tokens nor as arithmetic. The limit is what the machine's fp32
+matmul reaches in the same rounds. Writes benchmarks/results/training.json.
 """
 
 import statistics
@@ -17,7 +18,7 @@ from typing import Any
 import torch
 
 from benchmarks import report
-from benchmarks.measure import clock_for, peak_memory, rounds
+from benchmarks.measure import peak_memory, rounds_apart
 from benchmarks.pairs import VOCABULARY, batches, useful_tokens
 from benchmarks.translators import TRANSFORMERS, Trainer, build, installed
 from saccade.data.batching import PairBatch
@@ -45,10 +46,9 @@ def main() -> None:
 
 def compare(size: str, options: Any, count: int) -> dict[str, Any]:
     """One row per contender, from `count` batches a round."""
-    drawn = batches(count)
-    trainers = {name: build(name, size) for name in installed(options.contenders)}
-    work: dict[str, Callable[[], None]] = {name: partial(epoch, each, drawn) for name, each in trainers.items()}
-    seconds = rounds({**work, LIMIT: multiply}, options.repeats, clock_for(options.busy))
+    drawn, names = batches(count), installed(options.contenders)
+    variants = {name: (name, size, options.threads, count) for name in (*names, LIMIT)}
+    seconds = rounds_apart("benchmarks.training:once", variants, options.repeats, options.busy)
     limit = seconds.pop(LIMIT)
     rows = report.contenders(seconds, useful_tokens(drawn), "tokens")
     for row in rows:
@@ -98,10 +98,10 @@ def arithmetic(size: Size, drawn: list[PairBatch]) -> float:
     return 3 * 2 * total
 
 
-def once(name: str, size: str, threads: str) -> Callable[[], None]:
-    """Three updates, to be measured in a process of its own: gradients and the optimiser's state are there after the first."""
+def once(name: str, size: str, threads: str, count: str = "3") -> Callable[[], None]:
+    """Some updates, to be measured in a process of its own; for memory three: all there is to hold is there after the first."""
     torch.set_num_threads(int(threads))
-    return partial(epoch, build(name, size), batches(3))
+    return multiply if name == LIMIT else partial(epoch, build(name, size), batches(int(count)))
 
 
 if __name__ == "__main__":

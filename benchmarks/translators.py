@@ -25,6 +25,7 @@ from saccade.data.batching import PairBatch
 from saccade.data.tokenizer import BOS, EOS, PAD
 from saccade.models.transformer import SIZES, Size
 from saccade.tasks.translation import TranslationTask
+from saccade.training.allocator import keep_freed_memory
 from saccade.training.checkpoint import RunDirectory
 from saccade.training.loop import Training
 from saccade.training.reporter import Reporter
@@ -45,9 +46,10 @@ class PreparedTask(TranslationTask):
 
 
 class OurTraining:
-    """An update of saccade's own loop."""
+    """An update of saccade's own loop, in a process whose allocator keeps freed memory, as that of `saccade train` does."""
 
     def __init__(self, model: str, *settings: str):
+        keep_freed_memory()
         changes = [
             "data.joint=true",
             f"model.name={model}",

@@ -1,12 +1,14 @@
 """The yardstick itself: what it counts, how it takes ratios, and that its pictures show what was measured."""
 
 import json
+import os
+from pathlib import Path
 
 import pytest
 import torch
 
 from benchmarks import picture, quality, report
-from benchmarks.measure import rounds, times_faster
+from benchmarks.measure import rounds, rounds_apart, times_faster
 from benchmarks.pairs import LONGEST, TOKENS, VOCABULARY, batches, useful_tokens
 from benchmarks.training import arithmetic
 from saccade.models.transformer import Size
@@ -22,6 +24,37 @@ def test_every_variant_runs_once_to_warm_up_and_once_a_round_in_both_directions(
     seconds = rounds({name: lambda name=name: order.append(name) for name in "ab"}, repeats=2)
     assert "".join(order) == "ab" + "ab" + "ba"
     assert {name: len(times) for name, times in seconds.items()} == {"a": 2, "b": 2}
+
+
+def write_down(path: str, name: str):
+    """Work for a process of its own: a line with its name and the process's number."""
+
+    def work() -> None:
+        print("a library that talks")
+        with Path(path).open("a", encoding="utf-8") as lines:
+            lines.write(f"{name} {os.getpid()}\n")
+
+    return work
+
+
+def fail():
+    raise FileNotFoundError("no such peer")
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_variants_in_processes_of_their_own_take_turns(tmp_path, busy):
+    path, here = tmp_path / "lines", "tests.benchmarks.test_yardstick:write_down"
+    seconds = rounds_apart(here, {name: (path, name) for name in "ab"}, repeats=2, busy=busy)
+    names, processes = zip(*(line.split() for line in path.read_text(encoding="utf-8").splitlines()), strict=True)
+    assert sorted(names[:2]) == ["a", "b"]
+    assert names[2:] == ("a", "b", "b", "a")
+    assert len({*processes, str(os.getpid())}) == 3
+    assert all(len(times) == 2 and min(times) >= 0 for times in seconds.values())
+
+
+def test_a_variant_that_fails_ends_the_measurement():
+    with pytest.raises(RuntimeError, match="fail"):
+        rounds_apart("tests.benchmarks.test_yardstick:fail", {"a": ()}, repeats=1, busy=False)
 
 
 def test_the_best_peer_is_the_one_we_beat_by_least():
