@@ -113,7 +113,9 @@ def compare(
 ) -> None:
     """Train recipes, or one with settings varied, every combination alike: a table and a plot."""
     from saccade import compare as comparing
+    from saccade.training.allocator import keep_freed_memory
 
+    keep_freed_memory()
     rows = comparing.compare(recipes, vary, changes, out, against)
     comparing.save_table(rows, out / "compare.tsv")
     comparing.plot(rows, out / "compare.png", against)
