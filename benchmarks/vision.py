@@ -2,7 +2,8 @@
 
     python -m benchmarks.vision [--quick]
 
-32 × 32 × 3 images in patches of 4, 6 layers, width 128, 4 heads, feed-forward 256, 10 classes, dropout 0.1. Writes
+32 × 32 × 3 images in patches of 4, 6 layers, width 128, 4 heads, feed-forward 256, 10 classes, dropout 0.1. Both run in the loop that
+everybody writes, each in a process of its own; training ours keeps freed memory, as `saccade train` does. Writes
 benchmarks/results/vision.json. Local 2-D attention beside `unfold` is benchmarks.local2d.
 """
 
@@ -16,9 +17,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from benchmarks import report
-from benchmarks.measure import clock_for, peak_memory, rounds
+from benchmarks.measure import peak_memory, rounds_apart
 from saccade.data.image_shape import ImageShape
 from saccade.models import vit
+from saccade.training.allocator import keep_freed_memory
 
 PIXELS, CLASSES, BATCH = 32, 10, 64
 CONFIG = vit.Config(dropout=0.1)
@@ -77,8 +79,8 @@ def main() -> None:
     results: dict[str, Any] = {}
     for mode in MODES:
         count = 1 if options.quick else 4
-        work = {name: partial(several, build(name), mode, count) for name in CLASSIFIERS}
-        seconds = rounds(work, options.repeats, clock_for(options.busy))
+        variants = {name: (name, mode, options.threads, count) for name in CLASSIFIERS}
+        seconds = rounds_apart("benchmarks.vision:once", variants, options.repeats, options.busy)
         rows = report.contenders(seconds, count * BATCH, "images")
         for row in rows:
             row["milliseconds a batch"] = 1e3 * statistics.median(seconds[row["contender"]]) / count
@@ -97,15 +99,13 @@ def several(classifier: Classifier, mode: str, count: int) -> None:
         getattr(classifier, mode)(images, classes)
 
 
-def build(name: str) -> Classifier:
-    torch.manual_seed(1)
-    return CLASSIFIERS[name]()
-
-
-def once(name: str, mode: str, threads: str) -> Callable[[], None]:
-    """Two batches, to be measured in a process of its own."""
+def once(name: str, mode: str, threads: str, count: str = "2") -> Callable[[], None]:
+    """Some batches, to be measured in a process of its own."""
     torch.set_num_threads(int(threads))
-    return partial(several, build(name), mode, 2)
+    torch.manual_seed(1)
+    if name == report.OURS and mode == "train":
+        keep_freed_memory()
+    return partial(several, CLASSIFIERS[name](), mode, int(count))
 
 
 if __name__ == "__main__":
