@@ -57,6 +57,28 @@ def _is_alive(process: int) -> bool:
     return True
 
 
+@contextmanager
+def held(directory: Path) -> Iterator[bool]:
+    """Whether the directory belongs to this process alone, until the block ends or the process dies; False: another has it."""
+    try:
+        import fcntl
+    except ImportError:  # a system without such locks
+        yield True
+        return
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        free = True
+    except BlockingIOError:
+        free = False
+    except OSError:  # a file system without them
+        free = True
+    try:
+        yield free
+    finally:
+        os.close(descriptor)
+
+
 def make_directory(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)

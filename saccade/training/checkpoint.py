@@ -16,6 +16,7 @@ import json
 import shlex
 import shutil
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -26,7 +27,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from saccade.errors import UserError
-from saccade.files import make_directory, replacing, write_text
+from saccade.files import held, make_directory, replacing, write_text
 
 _STOPPED = ".stopped"
 _TOKENIZER = "tokenizer.json"
@@ -58,27 +59,37 @@ class RunDirectory:
         self.states = path / "state"
         self._unready = path / ".unready"
         self._saved = path / ".saved"  # there since the first state was, whatever became of it
-        self._was_there: bool | None = (
-            None  # whether there was an empty directory when it began; None: it was not empty
-        )
+        self._was_there = True
+        self._was_empty = False
 
     def is_foreign(self) -> bool:
         """Whether there are files that no training wrote, nor one that was killed before it had begun."""
         known = self.config.exists() or self._unready.exists()
         return not known and self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir()))
 
-    def begin(self) -> None:
-        if not self.path.exists() or not any(self.path.iterdir()):
-            self._was_there = self.path.exists()
+    @contextmanager
+    def made_and_held(self) -> Iterator[bool]:
+        """Makes the directory if need be, for this training alone: False if another process trains in it."""
+        self._was_there = self.path.exists()
         make_directory(self.path)
+        with held(self.path) as free:
+            self._was_empty = free and not any(self.path.iterdir())
+            yield free
+
+    def begin(self) -> None:
         write_text(self._unready, "The data of this run are being prepared.\n")
 
+    def require_it_is_whole(self) -> None:
+        """Of a new run: nobody deleted what was written first while the rest was prepared."""
+        if not self._unready.exists():
+            raise UserError(f"{self.path} was deleted or moved while its data were prepared: start it again")
+
     def is_ready(self) -> None:
-        self._unready.unlink()
+        self._unready.unlink(missing_ok=True)
 
     def undo_begin(self) -> None:
         """Of a run that could not begin nothing stays. A directory that held anything before is left as it is."""
-        if self._was_there is None:
+        if not self._was_empty or not self.path.exists():
             return
         for path in self.path.iterdir():
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
@@ -86,6 +97,7 @@ class RunDirectory:
             self.path.rmdir()
 
     def save_model(self, tensors: Mapping[str, Tensor]) -> None:
+        self._require_it_is_there()
         vocabulary = _vocabulary_beside(self.model)
         metadata = {} if vocabulary is None else {_VOCABULARY: vocabulary}
         with replacing(self.model) as aside:
@@ -96,6 +108,7 @@ class RunDirectory:
 
         Where somebody stops a training must not change its outcome, so that state is never one of those that are averaged.
         """
+        self._require_it_is_there()
         plain = {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
         metadata = {"progress": json.dumps(asdict(progress)), "checksum": _checksum(plain)}
         new = self.states / f"{progress.step:09d}{_STOPPED if stopped else ''}.safetensors"
@@ -158,6 +171,13 @@ class RunDirectory:
         kept = [line for line in self.metrics.read_text(encoding="utf-8").splitlines() if _step_of(line) <= step]
         with replacing(self.metrics) as aside:
             aside.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
+
+    def _require_it_is_there(self) -> None:
+        if not self.path.exists():
+            raise UserError(
+                f"{self.path} is gone: it was deleted or moved while it was trained; move it back and go on with it by --resume, "
+                "or train it anew"
+            )
 
     def _states(self) -> list[Path]:
         return sorted(self.states.glob("*.safetensors"))

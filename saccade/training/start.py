@@ -1,7 +1,8 @@
 """From a recipe to a trained run directory: new, or gone on with."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import torch
@@ -12,10 +13,13 @@ from saccade.errors import ConfigError, UserError
 from saccade.files import write_text
 from saccade.recipe_files import find_recipe
 from saccade.tasks.task import Task
-from saccade.training.checkpoint import RunDirectory
+from saccade.training.checkpoint import Progress, RunDirectory
+from saccade.training.config import TrainConfig
 from saccade.training.loop import Interrupted, Training
 from saccade.training.reporter import Reporter
 from saccade.training.world import World
+
+_HOLDS_A_RUN = "{} holds a run already: go on with it by --resume, or choose another place with --out"
 
 
 def train(
@@ -36,9 +40,7 @@ def train(
     reporter = Reporter(quiet=not world.leads)
     exists = bool(world.from_leader(float(directory.config.exists())))
     if exists and not resume:
-        raise ConfigError(
-            f"{directory.path} holds a run already: go on with it by --resume, or choose another place with --out"
-        )
+        raise ConfigError(_HOLDS_A_RUN.format(directory.path))
     if resume and not exists:
         place = recipe if out is None and Path(recipe).name != str(recipe) else directory.path
         raise ConfigError(f"{place} holds no run to go on with: check the name, or start it without --resume")
@@ -51,39 +53,62 @@ def train(
             f"{directory.path} holds files that no training wrote: choose an empty or a new directory with --out"
         )
     loaded = _agreed(changes, directory) if exists else configs.load(recipe, changes)
-    if exists and changes and world.leads:
-        write_text(directory.config, loaded.to_yaml())
-    if loaded.train.threads is not None:
-        torch.set_num_threads(loaded.train.threads)
     how = how_to_go_on or f"saccade train {shlex.quote(str(directory.path))} --resume"
-    try:
-        task = open_task(loaded, directory, reporter, world, new=not exists)
-        training = Training(task, loaded.train, directory, reporter, world)
-        if exists and training.resume():
-            reporter.say(f"going on from step {training.progress.step} of {directory.path}")
-        _announce(task, training, reporter)
-        training.run()
-    except Interrupted:
-        reporter.say(f"stopped at step {training.progress.step} and saved; go on with: {how}")
-        raise KeyboardInterrupt from None
-    except KeyboardInterrupt:
-        if directory.config.exists():
-            reporter.say(f"stopped before training began; go on with: {how}")
-        raise
-    if 0 < training.progress.step <= loaded.train.warmup:
-        reporter.say(
-            f"the rate was still rising at the end: train.warmup is {loaded.train.warmup:,} of {training.progress.step:,} steps; "
-            "lower it, or train for longer"
-        )
-    if training.progress.epoch < loaded.train.dropout_epochs:
-        reporter.say(
-            f"dropout was still rising at the end: {training.progress.epoch:,} of the {loaded.train.dropout_epochs:,} epochs of "
-            "train.dropout_epochs are over, so few repetitions need little of it"
-        )
+    with _alone(directory, world, new=not exists):
+        if exists and changes and world.leads:
+            write_text(directory.config, loaded.to_yaml())
+        if loaded.train.threads is not None:
+            torch.set_num_threads(loaded.train.threads)
+        try:
+            task = open_task(loaded, directory, reporter, world, new=not exists)
+            training = Training(task, loaded.train, directory, reporter, world)
+            if exists and training.resume():
+                reporter.say(f"going on from step {training.progress.step} of {directory.path}")
+            _announce(task, training, reporter)
+            training.run()
+        except Interrupted:
+            reporter.say(f"stopped at step {training.progress.step} and saved; go on with: {how}")
+            raise KeyboardInterrupt from None
+        except KeyboardInterrupt:
+            if directory.config.exists():
+                reporter.say(f"stopped before training began; go on with: {how}")
+            raise
+    _say_what_was_short(training.progress, loaded.train, reporter)
     reporter.say(
         f"done: step {training.progress.step}, best at step {training.progress.best_step}; the run is {directory.path}"
     )
     return directory.path
+
+
+@contextmanager
+def _alone(directory: RunDirectory, world: World, new: bool) -> Iterator[None]:
+    """One training at a time writes into a run directory; the leader holds it for all processes of its own."""
+    with ExitStack() as stack:
+        free = True
+        with world.leader_first():
+            if world.leads:
+                free = stack.enter_context(directory.made_and_held())
+        if not world.from_leader(float(free)):
+            raise ConfigError(
+                f"{directory.path} is being trained by another process: wait until it ends or stop it, or choose another place with --out"
+            )
+        if new and world.from_leader(float(directory.config.exists())):
+            raise ConfigError(_HOLDS_A_RUN.format(directory.path))  # that other one has just ended
+        yield
+
+
+def _say_what_was_short(progress: Progress, config: TrainConfig, reporter: Reporter) -> None:
+    """What the training had too few steps for."""
+    if 0 < progress.step < 2 * config.warmup:
+        rose = "was still rising at the end" if progress.step <= config.warmup else "rose for most of the training"
+        reporter.say(
+            f"the rate {rose}: train.warmup is {config.warmup:,} of {progress.step:,} steps; lower it, or train for longer"
+        )
+    if progress.epoch < config.dropout_epochs:
+        reporter.say(
+            f"dropout was still rising at the end: {progress.epoch:,} of the {config.dropout_epochs:,} epochs of "
+            "train.dropout_epochs are over, so few repetitions need little of it"
+        )
 
 
 def open_task(recipe: Recipe, directory: RunDirectory, reporter: Reporter, world: World, new: bool) -> Task:
@@ -98,6 +123,7 @@ def open_task(recipe: Recipe, directory: RunDirectory, reporter: Reporter, world
             directory.begin()
             try:
                 prepared: Task = task_class(recipe).prepare(recipe, directory.path, reporter.say)
+                directory.require_it_is_whole()
             except (UserError, KeyboardInterrupt) as error:
                 directory.undo_begin()
                 if isinstance(error, KeyboardInterrupt):
