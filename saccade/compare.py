@@ -59,6 +59,7 @@ def compare(
     """
     several = {"recipe": list(recipes)} if len(recipes) > 1 else {}
     wanted = _places(out, combinations(vary, several))
+    _require_nothing_twice(vary, changes)
     plans: dict[Path, tuple[str, list[str]]] = {}
     for path, settings in wanted.items():
         varied = [f"{place}={value}" for place, value in settings.items() if place != "recipe"]
@@ -68,12 +69,13 @@ def compare(
     for path, recipe in loaded.items():
         _check_is_the_same(recipe, path)
     rows = []
-    for path, settings in wanted.items():
+    for number, (path, settings) in enumerate(wanted.items(), 1):
         result = path / "result.json"
         row = _read(result)
         if row is None:
             name, own = plans[path]
             exists = RunDirectory(path).config.exists()
+            Reporter(quiet=os.environ.get("RANK", "0") != "0").say(f"run {number} of {len(wanted)}: {path.name}")
             try:
                 train(name, [] if exists else own, path, exists, how_to_go_on="the same `saccade compare` again")
             except NotFinite as error:
@@ -105,12 +107,19 @@ def _places(out: Path, several: Sequence[dict[str, str]]) -> dict[Path, dict[str
     """A directory for each combination."""
     places: dict[Path, dict[str, str]] = {}
     for settings in several:
-        path = out / re.sub(r"[^\w.,=-]+", "_", ",".join(f"{place}={value}" for place, value in settings.items()))
+        path = out / re.sub(r"[^\w.,=-]+", "_", _spelled(settings))
         if path in places:
-            way_out = "give it once" if places[path] == settings else "rename one of them"
-            raise ConfigError(f"{places[path]} and {settings} would both be the run {path}: {way_out}")
+            if places[path] == settings:
+                raise ConfigError(f"{_spelled(settings)} is given twice: give it once")
+            raise ConfigError(
+                f"{_spelled(places[path])} and {_spelled(settings)} would both be the run {path}: rename one of them"
+            )
         places[path] = settings
     return places
+
+
+def _spelled(settings: dict[str, str]) -> str:
+    return ",".join(f"{place}={value}" for place, value in settings.items())
 
 
 def _require_one_task(recipes: Sequence[Recipe], against: str | None) -> None:
@@ -122,6 +131,17 @@ def _require_one_task(recipes: Sequence[Recipe], against: str | None) -> None:
     costs = COSTS_OF_IMAGES if tasks == ["classify"] else COSTS
     if against is not None and against not in costs:
         raise ConfigError(f"--against {against!r} is not a cost of the task {tasks[0]}: choose {', '.join(costs)}")
+
+
+def _require_nothing_twice(vary: Sequence[str], changes: Sequence[str]) -> None:
+    """A setting is either varied or the same for all."""
+    varied = {each.partition("=")[0] for each in vary}
+    for change in changes:
+        place = change.partition("=")[0]
+        if place in varied:
+            raise ConfigError(
+                f"{place} is both varied (--vary) and set for all (--set {change}): leave one of them out"
+            )
 
 
 def _check_is_the_same(recipe: Recipe, path: Path) -> None:
@@ -271,10 +291,10 @@ def plot(rows: Sequence[Row], path: Path, against: str | None = None) -> None:
     score = next(iter(rows[0].scores))
     marks = []
     for group in _by_setting(rows):
-        name = ", ".join(value for place, value in group[0].settings.items() if place != SEED)
+        name = ", ".join(value for place, value in group[0].settings.items() if place != SEED) or "the recipe"
         cost = fmean(row.costs[against] for row in group) if against else 0.0
         ways = [row.way(against, score) for row in group] if against else []
-        marks.append(Mark(name, fmean(row.scores[score] for row in group), cost, [way for way in ways if way]))
+        marks.append(Mark(name, [row.scores[score] for row in group], cost, [way for way in ways if way]))
     compared = ", ".join(place for place in rows[0].settings if place != SEED)
     if against:
         comparison.against(marks, path, score, against, compared)

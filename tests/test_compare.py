@@ -1,5 +1,7 @@
 """What a comparison counts."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from PIL import Image
@@ -69,8 +71,8 @@ def test_a_comparison_is_drawn(tmp_path, cost):
         ),
         (["digits-vit"], ["model.layers=1,2"], "parrots", "choose parameters, minutes, MFLOP, training TFLOP"),
         (["digits-rnn"], ["model.hidden=4", "model.hidden=8"], None, "model.hidden is given twice"),
-        (["digits-rnn"], ["model.hidden=4,4"], None, "give it once"),
-        (["digits-rnn", "digits-rnn"], [], None, "give it once"),
+        (["digits-rnn"], ["model.hidden=4,4"], None, "^model.hidden=4 is given twice: give it once"),
+        (["digits-rnn", "digits-rnn"], [], None, "^recipe=digits-rnn is given twice: give it once"),
         (["digits-rnn"], ["model.attention=a/b,a_b"], None, "rename one of them"),
     ],
 )
@@ -78,6 +80,35 @@ def test_what_cannot_be_compared_is_said_before_anything_is_trained(tmp_path, re
     with pytest.raises(ConfigError, match=message):
         compare(recipes, vary, [], tmp_path / "out", against)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_setting_is_not_both_varied_and_set(tmp_path):
+    with pytest.raises(ConfigError, match=r"model.hidden is both varied \(--vary\) and set for all"):
+        compare(["digits-rnn"], ["model.hidden=4,8"], ["model.hidden=16"], tmp_path)
+
+
+@pytest.mark.parametrize("cost", [None, "parameters"])
+def test_the_picture_of_several_seeds_shows_each(tmp_path, cost, monkeypatch):
+    from matplotlib.figure import Figure
+
+    drawn = []
+    monkeypatch.setattr(Figure, "savefig", lambda self, *_, **__: drawn.append(self) or Path(_[0]).touch())
+    scores = {("none", "1"): 60.0, ("none", "2"): 70.0, ("additive", "1"): 96.0, ("additive", "2"): 97.0}
+    rows = [
+        Row({"model.attention": name, "train.seed": seed}, {"parameters": 1e6}, {"BLEU": score})
+        for (name, seed), score in scores.items()
+    ]
+    plot(rows, tmp_path / "compare.png", cost)
+    axes = drawn[0].axes[0]
+    words = {text.get_text() for text in axes.texts} | {axes.get_xlabel(), axes.get_title()}
+    assert any("(mean ± half the range of 2 seeds)" in text for text in words)
+    if cost is None:
+        dots = {x for points in axes.collections for x, _ in points.get_offsets().tolist()}
+        assert dots == set(scores.values())
+        assert {"65.0 ± 5.0", "96.5 ± 0.5"} <= words
+    else:
+        ranges = {tuple(line.get_ydata()) for line in axes.lines}
+        assert ranges == {(60.0, 70.0), (96.0, 97.0)}
 
 
 def test_one_diverging_training_leaves_the_others_their_figures(tmp_path, tiny_settings, capfd):

@@ -94,7 +94,8 @@ def compare(
         list[str],
         typer.Option(
             metavar="PLACE=VALUE,...",
-            help="Settings to compare, e.g. model.attention=none,dot; may be repeated.",
+            help="Settings to compare, e.g. model.attention=none,dot; may be repeated. Of several train.seed the mean is shown, "
+            "± half their range.",
             default_factory=list,
             show_default=False,
         ),
@@ -123,4 +124,6 @@ def compare(
         print_json([vars(row) for row in rows])
     else:
         print_columns(comparing.columns(rows))
+    if any(" ± " in cell for _, cells in comparing.columns(rows) for cell in cells):
+        typer.echo("± is half the range of the seeds", err=True)
     typer.echo(f"plot: {out / 'compare.png'}, table: {out / 'compare.tsv'}", err=True)

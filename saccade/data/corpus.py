@@ -271,6 +271,9 @@ def _load_held_out(path: Path) -> tuple[list[Phrase], list[Phrase]]:
             row = json.loads(line)
             links = tuple((int(source), int(target)) for source, target in row["alignment"])
             parts[row["split"]].append(Phrase(row["source"], row["target"], links))
+        for split, kept in parts.items():
+            if not kept:
+                raise ValueError(f"it holds no pair to {'validate' if split == 'valid' else split} by")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(
             f"{path} cannot be read ({error}): this run is not complete; copy it again or train it anew"
