@@ -23,7 +23,10 @@ def replacing(path: Path) -> Iterator[Path]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _sweep(path)
+        aside.touch()
+        allowed = aside.stat().st_mode
         yield aside
+        aside.chmod(allowed)  # some libraries write files that only their owner may read
         with aside.open("rb") as written:
             os.fsync(written.fileno())
         aside.replace(path)

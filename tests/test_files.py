@@ -36,3 +36,9 @@ def test_an_error_changes_nothing(tmp_path):
         write_half()
     assert [path.name for path in tmp_path.iterdir()] == ["x.txt"]
     assert (tmp_path / "x.txt").read_text() == "before"
+
+
+def test_whoever_may_read_other_files_may_read_weights_too(tiny_run):
+    ordinary = (tiny_run / "config.yaml").stat().st_mode
+    weights = [tiny_run / "model.safetensors", *(tiny_run / "state").glob("*.safetensors")]
+    assert {path.stat().st_mode for path in weights} == {ordinary}
