@@ -54,7 +54,7 @@ def draw(
     words = [word for each in maps for axis in (each.queries, each.keys) for word in labels(axis)]
     names = [name for each in maps for name in (each.label, *each.axis_titles())]
     lettering = Lettering([_SPOKEN, title, query_title or "", key_title or "", *words, *names])
-    layout = Layout(lettering, query_title, key_title, named)
+    layout = Layout(lettering, query_title, key_title, named, title)
     sections = [layout.section(list(group)) for _, group in groupby(maps, key=is_heat)]
 
     width = max(section.width for section in sections) + _BAR

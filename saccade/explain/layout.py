@@ -69,12 +69,15 @@ class Section:
 
 
 class Layout:
-    """Turns maps of one kind into a section. `named` says whether maps need a heading to be told apart."""
+    """Turns maps of one kind into a section. `named` says whether maps need a heading to be told apart, `title` what stands above all."""
 
-    def __init__(self, lettering: Lettering, query_title: str | None, key_title: str | None, named: bool):
+    def __init__(
+        self, lettering: Lettering, query_title: str | None, key_title: str | None, named: bool, title: str = ""
+    ):
         self.lettering = lettering
         self.query_title, self.key_title = query_title, key_title
         self.named = named
+        self.title = title
 
     def section(self, maps: list[AttentionMap]) -> Section:
         if is_heat(maps[0]):
@@ -90,7 +93,7 @@ class Layout:
         left = top = tallest = 0.0
         for each in maps:
             room = max(3.4, _READABLE * max(len(each.queries), len(each.keys))) if self.named else 14.4
-            panel = self.labelled(each, room, title=each.label if self.named else "")
+            panel = self.labelled(each, room, title=each.label if self.named or self._is_one_of_many(each) else "")
             width = panel.row_room + max(self._reach(panel), self.lettering.width([panel.title], 9))
             if left and left + width > _WIDEST_TILES:
                 left, top, tallest = 0.0, top + tallest + 0.35, 0.0
@@ -101,7 +104,9 @@ class Layout:
     def average_and_heads(self, attention: AttentionMap) -> Section:
         """One map: the mean large and labelled, its heads beside it in the same orientation."""
         section = Section()
-        mean = self.labelled(attention.averaged(), 7.0, title=f"average of {attention.heads} heads")
+        average = attention.averaged()
+        title = average.label if self._is_one_of_many(attention) else f"average of {attention.heads} heads"
+        mean = self.labelled(average, 7.0, title=title)
         mean = replace(mean, left=mean.row_room, top=mean.column_room)
         section.add(mean)
         for lines in range(1, attention.heads + 1):
@@ -187,6 +192,10 @@ class Layout:
             column_room=above + _TITLE + (_TITLE if title else 0.0),
             numbers=min(across, down) >= 0.34,
         )
+
+    def _is_one_of_many(self, attention: AttentionMap) -> bool:
+        """Whether a map that stands alone is that of a layer with a number, which nothing else says."""
+        return self.title != attention.label and any(part.isdigit() for part in attention.name.split("."))
 
     def _reach(self, panel: Panel) -> float:
         """How far the panel and its slanted words go to the right."""

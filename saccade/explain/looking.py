@@ -10,7 +10,7 @@ from saccade.errors import UserError
 from saccade.explain import maps
 from saccade.explain.document import PICTURES
 from saccade.explain.maps import AttentionMap
-from saccade.explain.overview import overview, panels
+from saccade.explain.overview import over_the_source, overview, panels
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,13 @@ def looked(
 
 
 def _save_sentence(found: list[AttentionMap], source: str, is_whole: bool, path: Path) -> None:
-    if not is_whole and path.suffix.lower() in PICTURES:
+    """A page holds every map and opens on what a picture shows first, the mean of the layers' attention over the source."""
+    ending = path.suffix.lower()
+    if not is_whole and ending in PICTURES:
         found = overview(found)
+    elif not is_whole and ending == ".html":
+        mean = over_the_source(found)
+        found = found if mean is None else [mean, *found]
     maps.save(found, path, title=source)
 
 

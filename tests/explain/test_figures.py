@@ -240,3 +240,16 @@ assert "matplotlib" in sys.modules
 assert "matplotlib.pyplot" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("heads", [1, 4])
+def test_a_layer_that_is_drawn_alone_is_named(heads):
+    def texts(name: str, title: str) -> str:
+        words = Tokens(("a", "dog"))
+        figure = draw([AttentionMap(name, np.full((heads, 2, 2), 0.5), words, words)], title)
+        return " / ".join(text.get_text() for axes in figure.axes for text in axes.texts)
+
+    layer = "decoder · layer 3 · cross attention"
+    assert layer in texts("decoder.layers.3.cross_attention", "a dog")
+    assert layer not in texts("decoder.layers.3.cross_attention", layer)  # it is the title already
+    assert "decoder" not in texts("decoder.attention", "a dog")  # there is no other
