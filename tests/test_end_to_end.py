@@ -530,3 +530,32 @@ def test_a_rate_that_never_stopped_rising_is_spoken_of(tmp_path, capsys, warmup,
     train("digits-vit", ["model.layers=1", "train.steps=2", f"train.warmup={warmup}"], tmp_path / "run")
     said = capsys.readouterr()
     assert ("train.warmup is 5 of 2 steps" in said.out + said.err) == hinted
+
+
+def test_lines_that_cannot_be_translated_stay_empty_if_asked_for(tiny_run):
+    def predict(*options: str) -> subprocess.CompletedProcess[bytes]:
+        lines = b"1 2 3\n" + b"4 " * 3000 + b"\n\xff\n5 6\n"
+        command = [sys.executable, "-m", "saccade", "predict", str(tiny_run), *options]
+        return subprocess.run(command, input=lines, capture_output=True, timeout=300)
+
+    refused = predict()
+    assert (refused.returncode, refused.stdout) == (1, b"")
+    assert b"line 3: byte 0xff is not UTF-8; save the file as UTF-8" in refused.stderr
+    skipped = predict("--skip-bad")
+    assert skipped.returncode == 0
+    lines = skipped.stdout.split(b"\n")
+    assert lines[1] == lines[2] == lines[4] == b""
+    assert len(lines) == 5
+    said = b" ".join(skipped.stderr.split())
+    assert (
+        b"left 2 of 4 lines empty: standard input, line 3: byte 0xff is not UTF-8 sentence 2 of 4 has 3000 tokens"
+        in said
+    )
+
+
+def test_a_sentence_that_is_too_long_is_refused_with_a_way_round(tiny_run, saccade):
+    refused = saccade("predict", tiny_run, "1 2", "4 " * 3000)
+    assert refused.returncode == 1
+    said = " ".join(refused.stderr.split())
+    assert "sentence 2 of 2 has 3000 tokens" in said
+    assert "split it into shorter sentences, or leave its line empty by --skip-bad" in said

@@ -13,6 +13,7 @@ from saccade.cli.inputs import (
     require_a_search,
     require_no_file_of_sentences,
     require_pictures,
+    short_enough,
     with_a_way_round,
     with_images_of_folders,
 )
@@ -23,7 +24,7 @@ from saccade.cli.options import (
     LengthOption,
     RunArgument,
     SearchOption,
-    SkipBadOption,
+    SkipBadInputsOption,
     given,
     search_settings,
 )
@@ -65,7 +66,7 @@ def predict(
     prefix: Annotated[
         str | None, typer.Option(help="How every translation or caption must begin.", show_default=False)
     ] = None,
-    skip_bad: SkipBadOption = False,
+    skip_bad: SkipBadInputsOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Translate sentences, name or describe what is in pictures: a line in, a line out."""
@@ -75,7 +76,8 @@ def predict(
 
     if not inputs and sys.stdin.isatty():
         print("type what to predict, a line each, and end with Ctrl-D", file=sys.stderr)
-    lines = inputs or [line.rstrip("\r") for line in decoded_lines(sys.stdin.buffer, "standard input")]
+    torn: list[str] | None = [] if skip_bad else None  # what is said of lines that are no text
+    lines = inputs or [line.rstrip("\r") for line in decoded_lines(sys.stdin.buffer, "standard input", torn)]
     beaming = {"beam": beam, "length_penalty": length_penalty, "coverage_penalty": coverage_penalty}
     sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     settings = search_settings(search, best, beam=beaming, sample=sampling)
@@ -86,7 +88,10 @@ def predict(
     if inputs:
         require_no_file_of_sentences(loaded, inputs, f"saccade predict {run} < ")
     examples = [example_or_itself(loaded.task, line) for line in lines] if inputs else lines
-    if skip_bad:
+    is_sure = loaded.recipe.task == "translation"  # an image may still turn out to be none: then nothing is printed
+    if skip_bad and is_sure:
+        examples = short_enough(loaded, examples, torn or [])
+    elif skip_bad:
         lines, examples = readable(loaded, lines, examples)
         is_named = True  # as an answer may be missing
     if prefix is not None:
@@ -96,14 +101,13 @@ def predict(
         from saccade.export.engine import CTranslate2Engine
 
         predictor = CTranslate2Engine(loaded)
-    is_sure = loaded.recipe.task == "translation"  # an image may still turn out to be none: then nothing is printed
-    answers: Iterable[Any] = predictor.answers(examples, best=best, **settings)
-    answers = with_progress(answers, len(examples), printed_meanwhile=is_sure and not as_json)
-    if not is_sure:
-        try:
+    try:
+        answers: Iterable[Any] = predictor.answers(examples, best=best, **settings)
+        answers = with_progress(answers, len(examples), printed_meanwhile=is_sure and not as_json)
+        if not is_sure:
             answers = list(answers)
-        except UserError as error:
-            raise with_a_way_round(error, len(examples)) from None
+    except UserError as error:
+        raise with_a_way_round(error, len(examples)) from None
     if as_json:
         print_json([answer.to_dict() for answer in answers])
         return

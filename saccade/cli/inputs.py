@@ -7,6 +7,8 @@ from typing import Any
 
 from saccade.errors import ConfigError, UserError
 
+_NAMED = 10  # lines that are left empty are named one by one up to here
+
 
 def with_images_of_folders(run: Any, inputs: list[str]) -> tuple[list[str], bool]:
     """The inputs with all images of a folder in its place, and whether there was one, whose images nobody has listed; with a word on files
@@ -29,8 +31,6 @@ def with_images_of_folders(run: Any, inputs: list[str]) -> tuple[list[str], bool
 
 def readable(run: Any, names: list[str], examples: list[Any]) -> tuple[list[str], list[Any]]:
     """The images that can be read, and a word on the others."""
-    if run.recipe.task == "translation":
-        raise ConfigError("--skip-bad is for images, and this run translates sentences: leave it out")
     from saccade.data.image_decoding import BadImage
 
     good, bad = [], []
@@ -50,12 +50,27 @@ def readable(run: Any, names: list[str], examples: list[Any]) -> tuple[list[str]
     return [name for name, _ in good], [example for _, example in good]
 
 
-def with_a_way_round(error: UserError, images: int) -> UserError:
-    """A bad image among others can be left out; one that is not there was meant to be another."""
-    from saccade.data.image_decoding import BadImage, NoImage
+def short_enough(run: Any, sentences: list[str], torn: list[str]) -> list[str]:
+    """The sentences, with nothing in the place of those that are too long for the model, and a word on these and on the `torn` ones."""
+    too_long = run.task.too_long(sentences)
+    bad = [*torn, *too_long.values()]
+    if bad:
+        more = [f"and {len(bad) - _NAMED:,} more"] if len(bad) > _NAMED else []
+        shown = [*bad[:_NAMED], *more]
+        print(f"left {len(bad):,} of {len(sentences):,} lines empty:", *shown, sep="\n  ", file=sys.stderr)
+    return ["" if row in too_long else sentence for row, sentence in enumerate(sentences)]
 
-    can_be_left_out = isinstance(error, BadImage) and not isinstance(error, NoImage) and images > 1
-    return UserError(f"{error}; --skip-bad leaves such images out") if can_be_left_out else error
+
+def with_a_way_round(error: UserError, inputs: int) -> UserError:
+    """A bad image or sentence among others can be left out; an image that is not there was meant to be another."""
+    from saccade.data.image_decoding import BadImage, NoImage
+    from saccade.tasks.translation import TooLong
+
+    if inputs > 1 and isinstance(error, BadImage) and not isinstance(error, NoImage):
+        return UserError(f"{error}; --skip-bad leaves such images out")
+    if inputs > 1 and isinstance(error, TooLong):
+        return UserError(f"{error}, or leave its line empty by --skip-bad")
+    return error
 
 
 def require_pictures(run: Any, inputs: list[str]) -> None:

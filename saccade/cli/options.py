@@ -45,6 +45,13 @@ RunArgument = Annotated[
 SkipBadOption = Annotated[
     bool, typer.Option("--skip-bad", help="Images: leave out those that cannot be read, and count them.")
 ]
+SkipBadInputsOption = Annotated[
+    bool,
+    typer.Option(
+        "--skip-bad",
+        help="Leave out images that cannot be read, and leave empty the lines of sentences that are too long or no UTF-8; count them.",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 SearchOption = Annotated[
     Literal["greedy", "beam", "sample"] | None,

@@ -87,6 +87,10 @@ class Translation(Written):
     called = "translations"
 
 
+class TooLong(UserError):
+    """A sentence is longer than the model was trained for."""
+
+
 class TranslationTask:
     unit = "tokens"
 
@@ -282,13 +286,22 @@ class TranslationTask:
     def encode(self, sources: Sequence[str]) -> list[list[int]]:
         """Tokens of each source; one that is longer than the model was trained for is refused, never cut."""
         ids = self.vocabularies.source.encode_batch([normalise(source) for source in sources])
-        for number, (source, tokens) in enumerate(zip(sources, ids, strict=True), start=1):
-            if len(tokens) > self.recipe.data.longest:
-                raise UserError(
-                    f"sentence {number} of {len(ids)} has {len(tokens)} tokens and this model was trained for at most "
-                    f"{self.recipe.data.longest} ({source[:40]!r}…): split it into shorter sentences"
-                )
+        for why in self._too_long(sources, ids).values():
+            raise TooLong(f"{why}: split it into shorter sentences")
         return ids
+
+    def too_long(self, sources: Sequence[str]) -> dict[int, str]:
+        """The rows of sources that are longer than the model was trained for, and what is to be said of each."""
+        return self._too_long(sources, self.vocabularies.source.encode_batch([normalise(source) for source in sources]))
+
+    def _too_long(self, sources: Sequence[str], ids: Sequence[Sequence[int]]) -> dict[int, str]:
+        most = self.recipe.data.longest
+        return {
+            row: f"sentence {row + 1} of {len(ids)} has {len(tokens)} tokens and this model was trained for at most "
+            f"{most} ({sources[row][:40]!r}…)"
+            for row, tokens in enumerate(ids)
+            if len(tokens) > most
+        }
 
     def encode_targets(self, targets: Sequence[str], known: bool = False) -> list[list[int]]:
         """Tokens of given translations or their beginnings. `known`: all of them are words that the model can write."""
