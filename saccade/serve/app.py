@@ -315,6 +315,8 @@ def _add_errors(app: FastAPI) -> None:
         if first["type"] == "json_invalid":
             return Answer({"error": "the body is not JSON: see /docs for what to send"}, 400)
         place = ".".join(str(part) for part in first["loc"][1:]) or "the body"
+        if first["type"] == "extra_forbidden":
+            return Answer({"error": f"`{place}` is nothing that can be asked: see /docs for what is allowed"}, 422)
         return Answer({"error": f"`{place}` is wrong ({first['msg']}): see /docs for what is allowed"}, 422)
 
 

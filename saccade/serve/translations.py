@@ -62,7 +62,7 @@ class TextRun(Served):
             given = getattr(question, name, None) or ""
             if len(given) > self.limits.characters:
                 raise UserError(
-                    f"`{name}` has {len(given)} characters, and {self.limits.characters} are allowed: split it into sentences"
+                    f"the {name} has {len(given):,} characters, and {self.limits.characters:,} are allowed: split it into sentences"
                 )
 
     def examples(self) -> list[str]:

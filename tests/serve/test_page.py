@@ -215,6 +215,20 @@ def test_what_is_wrong_is_said_on_the_page(visit):
     assert tab.get_by_role("alert").inner_text() == "Type a sentence first."
 
 
+def test_the_answer_to_another_question_fades(browser, address):
+    tab = browser.new_page()
+    tab.goto(f"{address}/{link(run='words', text=SENTENCE)}")
+    tab.locator(".matrix").first.wait_for()
+    panel = tab.locator(".panel").first
+    assert "old" not in panel.get_attribute("class")
+    for text, fades in (("word " * 500, True), (SENTENCE, False)):
+        tab.get_by_label("Sentence").fill(text)
+        tab.keyboard.press("Enter")
+        tab.wait_for_function("(old) => document.querySelector('.panel').classList.contains('old') === old", arg=fades)
+        assert tab.locator("#problem").is_visible() == fades
+    tab.close()
+
+
 @pytest.mark.slow
 def test_downloads_are_files_of_their_kind(visit):
     tab = translated(visit)

@@ -57,14 +57,24 @@ function showExamples(run) {
   byId("examples").replaceChildren(...buttons);
 }
 
+// Asks every panel. One that got no answer still shows the one before, which is not an answer to what stands above it: it fades.
+async function answers(question) {
+  const asked = panels;
+  const results = await Promise.allSettled(asked.map(question));
+  results.forEach(({status, reason}, place) => {
+    if (reason?.name === "AbortError") return;
+    asked[place].root.classList.toggle("old", status === "rejected");
+    if (status === "rejected") fail(reason);
+  });
+}
+
 async function translate(prefix = "") {
   const text = byId("text").value.trim();
   if (!text) return fail(new Error("Type a sentence first."));
   fail(null);
   Object.assign(state, {text, prefix});
   writeLink();
-  const results = await Promise.allSettled(panels.map((panel) => panel.translate(text, prefix)));
-  results.filter((each) => each.status === "rejected").forEach((each) => fail(each.reason));
+  await answers((panel) => panel.translate(text, prefix));
 }
 
 // `example`: which of the run's pictures it is; a link can name that, and no other picture.
@@ -73,8 +83,7 @@ async function look(image, example) {
   state.example = example === undefined ? "" : String(example);
   writeLink();
   byId("image-form").dataset.image = image;
-  const results = await Promise.allSettled(panels.map((panel) => panel.look(image)));
-  results.filter((each) => each.status === "rejected").forEach((each) => fail(each.reason));
+  await answers((panel) => panel.look(image));
 }
 
 function readFile(file) {
