@@ -28,6 +28,7 @@ from saccade.data.image_store import (
     open_file,
     zip_store,
 )
+from saccade.data.text import counted
 from saccade.errors import UserError
 
 _LARGEST_IDX = 1 << 32  # bytes
@@ -90,7 +91,7 @@ def _by_folder(store: ImageStore, classes: Sequence[str]) -> Listing:
     alone = [name for name, path in zip(names, parts, strict=True) if len(path) < len(outer) + 2]
     if alone:
         raise UserError(
-            f"{store.origin} has {len(alone):,} images outside of any class folder, the first {alone[0]}: "
+            f"{store.origin} has {counted(len(alone), 'image')} outside of any class folder, the first {alone[0]}: "
             "put each image into a folder that is named after its class"
         )
     labels = [path[len(outer)] for path in parts]

@@ -148,7 +148,7 @@ def _tab_pairs(path: Path) -> Iterator[Pair]:
         columns = line.split("\t") if line.strip() else ["", ""]
         if len(columns) != 2:
             raise UserError(
-                f"{path}, line {number:,}: found {_counted(len(columns), 'column')} where there must be two, "
+                f"{path}, line {number:,}: found {counted(len(columns), 'column')} where there must be two, "
                 "source and target with one tab between them; mend that line or give the two sides as two files."
             )
         yield columns[0], columns[1]
@@ -213,6 +213,8 @@ def decoded_lines(stream: Iterable[bytes], name: str, bad: list[str] | None = No
         except UnicodeDecodeError as error:
             byte = error.object[error.start]
             looks = " (it looks like UTF-16)" if number == 1 and line[:2] in (b"\xff\xfe", b"\xfe\xff") else ""
+            if name.endswith(".gz") and number == 1:
+                looks += " (nor is it gzip, as its name says)"
             what = f"{name}, line {number:,}: byte 0x{byte:02x} is not UTF-8{looks}"
             if bad is None:
                 raise UserError(f"{what}; save the file as UTF-8.") from None
@@ -228,10 +230,6 @@ def _unpacked(raw: io.BufferedReader) -> BinaryIO:
 
 def _named(paths: list[Path]) -> str:
     return " and ".join(map(str, paths))
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 @dataclass(frozen=True)
@@ -284,7 +282,7 @@ def split_pairs(read: Callable[[Report], Iterator[Pair]], seed: int, share: floa
     nothing_left = not ranked.full and all(held.touched_by(pair) for pair in ranked.pairs())
     if len(taken) < 2 or nothing_left:
         raise UserError(
-            f"{_counted(count, 'pair')} cannot be cut into train, valid and test, which takes three that have no sentence in common; "
+            f"{counted(count, 'pair')} cannot be cut into train, valid and test, which takes three that have no sentence in common; "
             "give a larger corpus, or files of your own for valid and test."
         )
     middle = len(taken) // 2

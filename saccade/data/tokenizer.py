@@ -239,7 +239,8 @@ class Vocabularies:
                 f"The vocabulary {path} cannot be read ({error.strerror}); give a run's own file."
             ) from None
         except Exception as error:  # the engine raises bare Exceptions for what it cannot parse
-            raise UserError(f"{path} is not a vocabulary of Saccade ({error}); give a run's own file.") from None
+            why = f"it lacks {error}" if isinstance(error, KeyError) else error
+            raise UserError(f"{path} is not a vocabulary of Saccade ({why}); give a run's own file.") from None
         return cls(source, target[0] if target else source)
 
 

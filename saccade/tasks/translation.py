@@ -285,6 +285,11 @@ class TranslationTask:
 
     def encode(self, sources: Sequence[str]) -> list[list[int]]:
         """Tokens of each source; one that is longer than the model was trained for is refused, never cut."""
+        for number, source in enumerate(sources, start=1):
+            if not isinstance(source, str):
+                raise UserError(
+                    f"sentence {number} of {len(sources)} is {source!r}: give text, a str for each sentence"
+                )
         ids = self.vocabularies.source.encode_batch([normalise(source) for source in sources])
         for why in self._too_long(sources, ids).values():
             raise TooLong(f"{why}: split it into shorter sentences")

@@ -179,7 +179,11 @@ def _agreed(changes: Sequence[str], directory: RunDirectory) -> Recipe:
 
 def _announce(task: Task, training: Training, reporter: Reporter) -> None:
     if training.progress.finished:
-        reporter.say("this run is finished; to train further, raise train.steps, and train.minutes if it has any")
+        config, path = training.config, shlex.quote(str(training.directory.path))
+        longer = "" if config.minutes is None else f" --set train.minutes={2 * config.minutes:g}"
+        reporter.say(
+            f"this run is finished; to train further: saccade train {path} --resume --set train.steps={2 * config.steps}{longer}"
+        )
         return
     count = sum(parameter.numel() for parameter in task.model.parameters())
     dtype = str(training.dtype).removeprefix("torch.")

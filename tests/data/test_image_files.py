@@ -77,7 +77,7 @@ def test_what_systems_leave_behind_is_passed_over_and_other_files_are_counted(tm
 def test_images_outside_of_a_class_folder_are_refused(tmp_path):
     with pytest.raises(UserError, match=r"has 2 images outside of any class folder, the first x\.png"):
         list_images(fill(tmp_path / "data", [*NAMES, "x.png", "y.png"]))
-    with pytest.raises(UserError, match="has 1 images outside"):
+    with pytest.raises(UserError, match="has 1 image outside"):
         list_images(zipped(tmp_path / "a.zip", [*NAMES, "x.png"]))
 
 

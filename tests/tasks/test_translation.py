@@ -201,3 +201,8 @@ def test_scores_are_sacrebleus():
     assert scores.chrf == sacrebleu.corpus_chrf(outputs, [references]).score
     assert scores.exact == 0.0
     assert score_translations(["x"], ["x"]).exact == 100.0
+
+
+def test_what_is_no_sentence_is_refused_in_a_sentence(tiny_run):
+    with pytest.raises(UserError, match="sentence 2 of 2 is 5: give text, a str for each sentence"):
+        load(tiny_run).predict(["1 2", 5])
