@@ -36,8 +36,10 @@ def demo(out: Path, minutes: float) -> None:
     paths = {kind: out / kind.replace(" ", "-") for kind in KINDS}
     _train_side_by_side(paths, minutes, notes)
     runs = {kind: Run(path) for kind, path in paths.items()}
-    notes.print("Translating 1,000 sentences that neither has seen …")
-    scores = {kind: _evaluated(run) for kind, run in runs.items()}
+    scores = {}
+    for kind, run in runs.items():
+        notes.print(f"Translating 1,000 unseen sentences {kind} …")
+        scores[kind] = _evaluated(run)
     results.print(_by_length(scores))
     steps = min(_steps(path) for path in paths.values())
     if steps < 0.4 * STEPS:  # with half of them it translates already

@@ -8,6 +8,11 @@ from pathlib import Path
 
 from saccade.errors import UserError
 
+try:
+    import fcntl
+except ImportError:  # a system without such locks
+    fcntl = None  # type: ignore[assignment]
+
 
 def expanded(path: str | os.PathLike[str]) -> Path:
     """The path with ~ as the home it stands for; as it is where there is no such home, so that the file is what is missed."""
@@ -23,10 +28,11 @@ def replacing(path: Path) -> Iterator[Path]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _sweep(path)
-        aside.touch()
-        allowed = aside.stat().st_mode
+        allowed = _mode_of_new(aside)
         yield aside
-        aside.chmod(allowed)  # some libraries write files that only their owner may read
+        if aside.stat().st_mode != allowed:  # some libraries write files that only their owner may read
+            with suppress(OSError):
+                aside.chmod(allowed)
         with aside.open("rb") as written:
             os.fsync(written.fileno())
         aside.replace(path)
@@ -37,6 +43,14 @@ def replacing(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             aside.unlink(missing_ok=True)
+
+
+def _mode_of_new(path: Path) -> int:
+    """Who may do what with a file that is made there."""
+    path.touch()
+    mode = path.stat().st_mode
+    path.unlink()
+    return mode
 
 
 def _sweep(path: Path) -> None:
@@ -62,24 +76,45 @@ def _is_alive(process: int) -> bool:
 
 @contextmanager
 def held(directory: Path) -> Iterator[bool]:
-    """Whether the directory belongs to this process alone, until the block ends or the process dies; False: another has it."""
+    """Whether the directory belongs to this process alone, until the block ends or the process dies; False: another has it, or
+    took it away just now. Among processes of one machine, where system and file system have such locks; elsewhere it is always True."""
     try:
-        import fcntl
-    except ImportError:  # a system without such locks
-        yield True
+        descriptor = os.open(directory, os.O_RDONLY)
+    except FileNotFoundError:
+        yield False
         return
-    descriptor = os.open(directory, os.O_RDONLY)
+    except OSError as error:
+        if fcntl is not None:
+            raise UserError(f"{directory} cannot be opened ({error.strerror or error}): choose another place") from None
+        yield True  # a system that opens no directories
+        return
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        free = True
-    except BlockingIOError:
-        free = False
-    except OSError:  # a file system without them
-        free = True
-    try:
-        yield free
+        yield _is_locked(descriptor) and identity(directory) == _numbers(os.fstat(descriptor))
     finally:
         os.close(descriptor)
+
+
+def _is_locked(descriptor: int) -> bool:
+    if fcntl is None:
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        return True
+    return True
+
+
+def identity(path: Path) -> tuple[int, int] | None:
+    """What stays the same of a file or directory as long as it is that very one; None if nothing is there."""
+    with suppress(OSError):
+        return _numbers(path.stat())
+    return None
+
+
+def _numbers(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino
 
 
 def make_directory(path: Path) -> None:

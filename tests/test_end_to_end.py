@@ -523,6 +523,10 @@ def test_a_folder_of_pictures_is_answered_with_paths(tmp_path, saccade):
     empty = saccade("predict", str(path), stdin="\n")
     assert empty.returncode == 1
     assert "a blank line is no image" in empty.stderr
+    command = [sys.executable, "-m", "saccade", "predict", str(path), "--skip-bad"]
+    torn = subprocess.run(command, input=b"\xff.png\n", capture_output=True, timeout=300)
+    assert torn.returncode == 1
+    assert b"line 1: byte 0xff is not UTF-8" in torn.stderr
 
 
 @pytest.mark.parametrize(("warmup", "hinted"), [(5, True), (1, False)])
@@ -543,14 +547,19 @@ def test_lines_that_cannot_be_translated_stay_empty_if_asked_for(tiny_run):
     assert b"line 3: byte 0xff is not UTF-8; save the file as UTF-8" in refused.stderr
     skipped = predict("--skip-bad")
     assert skipped.returncode == 0
-    lines = skipped.stdout.split(b"\n")
-    assert lines[1] == lines[2] == lines[4] == b""
-    assert len(lines) == 5
-    said = b" ".join(skipped.stderr.split())
-    assert (
-        b"left 2 of 4 lines empty: standard input, line 3: byte 0xff is not UTF-8 sentence 2 of 4 has 3000 tokens"
-        in said
+    plain = [translation.text for translation in library.load(tiny_run).predict(["1 2 3", "", "", "5 6"])]
+    assert skipped.stdout.decode() == "".join(f"{line}\n" for line in plain)
+    said = b" ".join(skipped.stderr.split()).decode()
+    assert re.search(
+        r"left 2 of 4 lines empty: sentence 2 of 4 has 3000 tokens .* standard input, line 3: byte 0xff", said
     )
+
+
+def test_where_no_line_can_be_translated_it_is_an_error(tiny_run):
+    command = [sys.executable, "-m", "saccade", "predict", str(tiny_run), "--skip-bad"]
+    refused = subprocess.run(command, input=b"\xff\n", capture_output=True, timeout=300)
+    assert refused.returncode == 1
+    assert b"none of the 1 lines can be translated" in b" ".join(refused.stderr.split())
 
 
 def test_a_sentence_that_is_too_long_is_refused_with_a_way_round(tiny_run, saccade):

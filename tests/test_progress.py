@@ -46,3 +46,10 @@ def test_many_translations_are_counted_on_the_terminal_and_printed_elsewhere(tin
     assert any(0 < share < 100 for share in shares) == (lines > 100)
     printed = (tmp_path / "out.txt").read_text(encoding="utf-8").splitlines()
     assert len(printed) == lines
+
+
+def test_judging_says_on_the_terminal_how_long_it_takes_already(tiny_run, tmp_path):
+    said = on_a_terminal([sys.executable, "-m", "saccade", "evaluate", str(tiny_run)], "", tmp_path / "out.txt")
+    assert "judging by the examples of the test set" in said
+    assert re.search(r"0:00:0\d", said)
+    assert (tmp_path / "out.txt").read_text(encoding="utf-8").startswith("measure\tvalue\n")

@@ -76,7 +76,7 @@ def predict(
 
     if not inputs and sys.stdin.isatty():
         print("type what to predict, a line each, and end with Ctrl-D", file=sys.stderr)
-    torn: list[str] | None = [] if skip_bad else None  # what is said of lines that are no text
+    torn: dict[int, str] | None = {} if skip_bad else None  # what is said of rows that are no text
     lines = inputs or [line.rstrip("\r") for line in decoded_lines(sys.stdin.buffer, "standard input", torn)]
     beaming = {"beam": beam, "length_penalty": length_penalty, "coverage_penalty": coverage_penalty}
     sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
@@ -88,9 +88,11 @@ def predict(
     if inputs:
         require_no_file_of_sentences(loaded, inputs, f"saccade predict {run} < ")
     examples = [example_or_itself(loaded.task, line) for line in lines] if inputs else lines
-    is_sure = loaded.recipe.task == "translation"  # an image may still turn out to be none: then nothing is printed
-    if skip_bad and is_sure:
-        examples = short_enough(loaded, examples, torn or [])
+    translates = loaded.recipe.task == "translation"
+    if skip_bad and translates:
+        examples = short_enough(loaded, examples, torn or {})
+    elif torn:
+        raise UserError(f"{next(iter(torn.values()))}; save the file as UTF-8.")
     elif skip_bad:
         lines, examples = readable(loaded, lines, examples)
         is_named = True  # as an answer may be missing
@@ -103,9 +105,9 @@ def predict(
         predictor = CTranslate2Engine(loaded)
     try:
         answers: Iterable[Any] = predictor.answers(examples, best=best, **settings)
-        answers = with_progress(answers, len(examples), printed_meanwhile=is_sure and not as_json)
-        if not is_sure:
-            answers = list(answers)
+        answers = with_progress(answers, len(examples), printed_meanwhile=translates and not as_json)
+        if not translates:
+            answers = list(answers)  # an image may still turn out to be none: then nothing is printed
     except UserError as error:
         raise with_a_way_round(error, len(examples)) from None
     if as_json:

@@ -50,15 +50,17 @@ def readable(run: Any, names: list[str], examples: list[Any]) -> tuple[list[str]
     return [name for name, _ in good], [example for _, example in good]
 
 
-def short_enough(run: Any, sentences: list[str], torn: list[str]) -> list[str]:
+def short_enough(run: Any, sentences: list[str], torn: dict[int, str]) -> list[str]:
     """The sentences, with nothing in the place of those that are too long for the model, and a word on these and on the `torn` ones."""
-    too_long = run.task.too_long(sentences)
-    bad = [*torn, *too_long.values()]
-    if bad:
-        more = [f"and {len(bad) - _NAMED:,} more"] if len(bad) > _NAMED else []
-        shown = [*bad[:_NAMED], *more]
-        print(f"left {len(bad):,} of {len(sentences):,} lines empty:", *shown, sep="\n  ", file=sys.stderr)
-    return ["" if row in too_long else sentence for row, sentence in enumerate(sentences)]
+    bad = torn | run.task.too_long(sentences)
+    if not bad:
+        return sentences
+    shown = [bad[row] for row in sorted(bad)]
+    if len(bad) == len(sentences):
+        raise UserError(f"none of the {len(bad):,} lines can be translated: {shown[0]}")
+    more = [f"and {len(bad) - _NAMED:,} more"] if len(bad) > _NAMED else []
+    print(f"left {len(bad):,} of {len(sentences):,} lines empty:", *shown[:_NAMED], *more, sep="\n  ", file=sys.stderr)
+    return ["" if row in bad else sentence for row, sentence in enumerate(sentences)]
 
 
 def with_a_way_round(error: UserError, inputs: int) -> UserError:

@@ -123,7 +123,8 @@ def compare(
     if as_json:
         print_json([vars(row) for row in rows])
     else:
-        print_columns(comparing.columns(rows))
-    if any(" ± " in cell for _, cells in comparing.columns(rows) for cell in cells):
-        typer.echo("± is half the range of the seeds", err=True)
+        table = comparing.columns(rows)
+        print_columns(table)
+        if any(" ± " in cell for _, cells in table for cell in cells):
+            typer.echo("± is half the range of the seeds", err=True)
     typer.echo(f"plot: {out / 'compare.png'}, table: {out / 'compare.tsv'}", err=True)

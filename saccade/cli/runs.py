@@ -19,7 +19,7 @@ from saccade.cli.options import (
     given,
     search_settings,
 )
-from saccade.cli.printing import print_columns, print_json
+from saccade.cli.printing import elapsing, print_columns, print_json
 from saccade.errors import ConfigError, UserError
 
 if TYPE_CHECKING:
@@ -83,7 +83,8 @@ def evaluate(
             raise ConfigError(f"{option} is for runs that tell classes apart, and {run} does not: leave {option} out")
     if confusion is not None:
         require_picture(confusion)
-    scores: Any = loaded.evaluate(split, **settings)
+    with elapsing(f"judging by the examples of {data or f'the {split} set'}"):
+        scores: Any = loaded.evaluate(split, **settings)
     if as_json:
         print_json(scores.to_dict())
     else:

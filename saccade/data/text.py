@@ -201,10 +201,10 @@ def _lines(path: Path) -> Iterator[str]:
         raise UserError(f"{path} is empty; give a text file with one sentence per line.")
 
 
-def decoded_lines(stream: Iterable[bytes], name: str, bad: list[str] | None = None) -> Iterator[str]:
+def decoded_lines(stream: Iterable[bytes], name: str, bad: dict[int, str] | None = None) -> Iterator[str]:
     """Lines of UTF-8 text, with or without a BOM. They end at \\n and nowhere else: other separators of Unicode may stand inside a
     sentence. The \\r of an \\r\\n falls away later, with all white space at the ends. A line that is no such text is an error, or
-    empty where there is a list `bad` to say so in."""
+    empty where `bad` is given, which then says so of its row."""
     for number, line in enumerate(stream, 1):
         if number == 1:
             line = line.removeprefix(b"\xef\xbb\xbf")
@@ -213,12 +213,10 @@ def decoded_lines(stream: Iterable[bytes], name: str, bad: list[str] | None = No
         except UnicodeDecodeError as error:
             byte = error.object[error.start]
             looks = " (it looks like UTF-16)" if number == 1 and line[:2] in (b"\xff\xfe", b"\xfe\xff") else ""
-            if name.endswith(".gz") and number == 1:
-                looks += " (nor is it gzip, as its name says)"
             what = f"{name}, line {number:,}: byte 0x{byte:02x} is not UTF-8{looks}"
             if bad is None:
                 raise UserError(f"{what}; save the file as UTF-8.") from None
-            bad.append(what)
+            bad[number - 1] = what
             yield ""
 
 

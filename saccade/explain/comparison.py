@@ -1,8 +1,8 @@
 """A comparison as a picture: the score of every setting as bars, or against what it costs.
 
 A cost that grows while a model is trained (minutes, training TFLOP) has a line for each setting, the score on the validation set on the
-way; the dot at its end is the score on the test set. Of several seeds every one has its dot: a bar without them would hide whether a
-difference is more than chance. `compared` names what the settings are settings of.
+way; the dot at its end is the score on the test set. Of several seeds a bar shows every one, a dot their range: their mean alone would
+hide whether a difference is more than chance. `compared` names what the settings are settings of.
 """
 
 import math
@@ -39,7 +39,7 @@ class Mark:
     def spread(self) -> str:
         """The mean and half the range."""
         half = (max(self.scores) - min(self.scores)) / 2
-        return f"{self.score:.1f}" + (f" ± {half:.1f}" if len(self.scores) > 1 else "")
+        return f"{self.score:.1f}" + (f" ± {half:.1f}" if half else "")
 
 
 def bars(marks: Sequence[Mark], path: Path, score: str, compared: str) -> None:

@@ -10,7 +10,7 @@ from saccade.errors import UserError
 from saccade.explain import maps
 from saccade.explain.document import PICTURES
 from saccade.explain.maps import AttentionMap
-from saccade.explain.overview import over_the_source, overview, panels
+from saccade.explain.overview import overview, panels, source_first
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,7 @@ def _save_sentence(found: list[AttentionMap], source: str, is_whole: bool, path:
     if not is_whole and ending in PICTURES:
         found = overview(found)
     elif not is_whole and ending == ".html":
-        mean = over_the_source(found)
-        found = found if mean is None else [mean, *found]
+        found = source_first(found)
     maps.save(found, path, title=source)
 
 

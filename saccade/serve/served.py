@@ -6,7 +6,6 @@ Everything here runs in the worker's thread. Pictures are always decoded from th
 import binascii
 import io
 import math
-import re
 from abc import ABC, abstractmethod
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
@@ -55,9 +54,7 @@ class Served(ABC):
             task=recipe.task,
             reads=self.reads,
             model=recipe.model_module.__name__.rpartition(".")[2],
-            description=re.sub(
-                r" \(--set [^)]*\)$", "", recipe.description
-            ),  # how it was started is no news to a visitor
+            description=recipe.description.partition(" (--set ")[0],  # how it was started is no news to a visitor
             attends=self.attends(),
             examples=self.examples(),
             decode=decode,

@@ -27,7 +27,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from saccade.errors import UserError
-from saccade.files import held, make_directory, replacing, write_text
+from saccade.files import held, identity, make_directory, replacing, write_text
 
 _STOPPED = ".stopped"
 _TOKENIZER = "tokenizer.json"
@@ -61,11 +61,15 @@ class RunDirectory:
         self._saved = path / ".saved"  # there since the first state was, whatever became of it
         self._was_there = True
         self._was_empty = False
+        self._identity: tuple[int, int] | None = None  # of the directory that this training holds
 
     def is_foreign(self) -> bool:
         """Whether there are files that no training wrote, nor one that was killed before it had begun."""
         known = self.config.exists() or self._unready.exists()
-        return not known and self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir()))
+        return not known and self.path.exists() and not (self.path.is_dir() and self._is_empty())
+
+    def _is_empty(self) -> bool:
+        return all(path.name.startswith(".") and path.name.endswith(".partial") for path in self.path.iterdir())
 
     @contextmanager
     def made_and_held(self) -> Iterator[bool]:
@@ -73,23 +77,33 @@ class RunDirectory:
         self._was_there = self.path.exists()
         make_directory(self.path)
         with held(self.path) as free:
-            self._was_empty = free and not any(self.path.iterdir())
+            if free:
+                self._was_empty, self._identity = self._is_empty(), identity(self.path)
             yield free
+
+    def is_in_use(self) -> bool:
+        """Whether another process trains in it."""
+        if not self.path.is_dir():
+            return False
+        with held(self.path) as free:
+            return not free
 
     def begin(self) -> None:
         write_text(self._unready, "The data of this run are being prepared.\n")
 
     def require_it_is_whole(self) -> None:
         """Of a new run: nobody deleted what was written first while the rest was prepared."""
-        if not self._unready.exists():
-            raise UserError(f"{self.path} was deleted or moved while its data were prepared: start it again")
+        if not self._unready.exists() or not self._is_the_same():
+            raise UserError(
+                f"{self.path} was deleted or moved while its data were prepared: delete what is left of it and start it again"
+            )
 
     def is_ready(self) -> None:
         self._unready.unlink(missing_ok=True)
 
     def undo_begin(self) -> None:
-        """Of a run that could not begin nothing stays. A directory that held anything before is left as it is."""
-        if not self._was_empty or not self.path.exists():
+        """Of a run that could not begin nothing stays. A directory that held anything before, or is another one now, is left as it is."""
+        if not self._was_empty or not self._is_the_same():
             return
         for path in self.path.iterdir():
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
@@ -155,6 +169,7 @@ class RunDirectory:
         return weights
 
     def write_metrics(self, **values: Any) -> None:
+        self._require_it_is_there()
         try:
             with self.metrics.open("a", encoding="utf-8") as lines:
                 lines.write(json.dumps(values) + "\n")
@@ -172,12 +187,22 @@ class RunDirectory:
         with replacing(self.metrics) as aside:
             aside.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
 
+    def be_there(self) -> None:
+        """Before the first step. Where nobody holds it (a loop of one's own) it is made."""
+        if self._identity is None:
+            make_directory(self.path)
+        self._require_it_is_there()
+
     def _require_it_is_there(self) -> None:
-        if not self.path.exists():
+        if not self._is_the_same():
             raise UserError(
                 f"{self.path} is gone: it was deleted or moved while it was trained; move it back and go on with it by --resume, "
                 "or train it anew"
             )
+
+    def _is_the_same(self) -> bool:
+        """Whether it is still the directory that was made or found, not another one in its place."""
+        return self.path.exists() if self._identity is None else identity(self.path) == self._identity
 
     def _states(self) -> list[Path]:
         return sorted(self.states.glob("*.safetensors"))

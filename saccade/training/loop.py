@@ -19,7 +19,6 @@ import torch
 from torch import Tensor, nn
 
 from saccade.errors import Diverged, UserError
-from saccade.files import make_directory
 from saccade.layers.dropout import set_share
 from saccade.tasks.task import Objective, Task, Validation
 from saccade.training.board import Board, NoBoard, open_board
@@ -115,7 +114,7 @@ class Training:
         return True
 
     def run(self) -> Progress:
-        make_directory(self.directory.path)
+        self.directory.be_there()
         self.world.share_weights(list(own_tensors(self.task.model).values()))
         started = time.monotonic() - self.progress.seconds
         if self.world.leads:

@@ -19,6 +19,7 @@ from saccade.training.loop import Interrupted, Training
 from saccade.training.reporter import Reporter
 from saccade.training.world import World
 
+_IN_USE = "{} is being trained by another process: wait until it ends or stop it, or choose another place with --out"
 _HOLDS_A_RUN = "{} holds a run already: go on with it by --resume, or choose another place with --out"
 
 
@@ -38,6 +39,8 @@ def train(
         out = Path(recipe)  # a run may be named by itself
     directory = RunDirectory(out or Path("runs") / Path(recipe).stem)
     reporter = Reporter(quiet=not world.leads)
+    if world.from_leader(float(world.leads and directory.is_in_use())):
+        raise ConfigError(_IN_USE.format(directory.path))
     exists = bool(world.from_leader(float(directory.config.exists())))
     if exists and not resume:
         raise ConfigError(_HOLDS_A_RUN.format(directory.path))
@@ -64,7 +67,7 @@ def train(
             training = Training(task, loaded.train, directory, reporter, world)
             if exists and training.resume():
                 reporter.say(f"going on from step {training.progress.step} of {directory.path}")
-            _announce(task, training, reporter)
+            _announce(task, training, reporter, may_go_on=how_to_go_on is None)
             training.run()
         except Interrupted:
             reporter.say(f"stopped at step {training.progress.step} and saved; go on with: {how}")
@@ -89,9 +92,7 @@ def _alone(directory: RunDirectory, world: World, new: bool) -> Iterator[None]:
             if world.leads:
                 free = stack.enter_context(directory.made_and_held())
         if not world.from_leader(float(free)):
-            raise ConfigError(
-                f"{directory.path} is being trained by another process: wait until it ends or stop it, or choose another place with --out"
-            )
+            raise ConfigError(_IN_USE.format(directory.path))
         if new and world.from_leader(float(directory.config.exists())):
             raise ConfigError(_HOLDS_A_RUN.format(directory.path))  # that other one has just ended
         yield
@@ -177,18 +178,29 @@ def _agreed(changes: Sequence[str], directory: RunDirectory) -> Recipe:
     return configs.load(directory.config, changes, check_files=False)
 
 
-def _announce(task: Task, training: Training, reporter: Reporter) -> None:
+def _announce(task: Task, training: Training, reporter: Reporter, may_go_on: bool) -> None:
     if training.progress.finished:
-        config, path = training.config, shlex.quote(str(training.directory.path))
-        longer = "" if config.minutes is None else f" --set train.minutes={2 * config.minutes:g}"
-        reporter.say(
-            f"this run is finished; to train further: saccade train {path} --resume --set train.steps={2 * config.steps}{longer}"
-        )
+        further = f"; to train further: {_further(training)}" if may_go_on else ""
+        reporter.say(f"this run is finished{further}")
         return
     count = sum(parameter.numel() for parameter in task.model.parameters())
     dtype = str(training.dtype).removeprefix("torch.")
     threads = torch.get_num_threads()
     reporter.say(f"{count:,} parameters, {dtype}, {threads} thread{'s' if threads > 1 else ''} on {training.device}")
+
+
+def _further(training: Training) -> str:
+    """The command that takes what ended the training away."""
+    config, progress = training.config, training.progress
+    changes = []
+    if progress.step >= config.steps:
+        changes.append(f"steps={2 * config.steps}")
+    if config.minutes is not None and progress.seconds >= 60 * config.minutes:
+        changes.append(f"minutes={2 * config.minutes:g}")
+    if config.patience is not None and progress.validations_since_best >= config.patience:
+        changes.append("patience=null")
+    path = shlex.quote(str(training.directory.path))
+    return " ".join([f"saccade train {path} --resume", *(f"--set train.{change}" for change in changes)])
 
 
 def check_is_run(path: Path) -> RunDirectory:

@@ -268,11 +268,3 @@ def test_train_can_be_read_again():
 def test_a_corpus_that_cannot_be_cut_is_told(pairs):
     with pytest.raises(UserError, match=f"{len(pairs)} pairs cannot be cut"):
         split_pairs(reader(pairs), seed=1)
-
-
-def test_a_file_that_is_neither_text_nor_gzip_is_said_to_be_neither(tmp_path):
-    (tmp_path / "a.tsv.gz").write_bytes(b"\xf0\x01 torn")
-    with pytest.raises(
-        UserError, match=r"a\.tsv\.gz, line 1: byte 0xf0 is not UTF-8 \(nor is it gzip, as its name says\)"
-    ):
-        list(read_pairs(tmp_path / "a.tsv.gz"))

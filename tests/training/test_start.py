@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -103,13 +104,59 @@ def test_it_says_when_the_warm_up_was_too_long(steps, said, capsys):
     assert bool(captured.out + captured.err) == bool(said)
 
 
-def test_a_run_that_is_deleted_while_its_data_are_prepared_is_not_half_made(tmp_path, monkeypatch):
+@pytest.mark.parametrize("with_mark", [False, True])
+def test_what_took_the_place_of_a_run_that_was_moved_while_its_data_were_prepared_is_left_alone(
+    tmp_path, monkeypatch, with_mark
+):
     def prepare(recipe, directory, say):
-        shutil.rmtree(directory)
+        directory.rename(tmp_path / "moved")
         directory.mkdir()
-        (directory / "tokenizer.json").write_text("{}")
+        (directory / "thesis.txt").write_text("written for years")
+        if with_mark:  # another training begins there
+            (directory / ".unready").write_text("")
 
     monkeypatch.setattr(start, "task_class", lambda _: type("Slow", (), {"prepare": staticmethod(prepare)}))
-    with pytest.raises(UserError, match="was deleted or moved while its data were prepared: start it again"):
+    with pytest.raises(UserError, match="was deleted or moved while its data were prepared: delete what is left"):
         start.train("digits-rnn", out=tmp_path / "run")
-    assert not (tmp_path / "run").exists()
+    assert (tmp_path / "run" / "thesis.txt").read_text() == "written for years"
+    assert not (tmp_path / "run" / "config.yaml").exists()
+
+
+@pytest.mark.parametrize("put_back", [False, True])
+def test_a_run_that_is_moved_while_it_is_trained_is_not_written_into_another_one(put_back, tmp_path):
+    directory = RunDirectory(tmp_path / "run")
+    with directory.made_and_held() as free:
+        assert free
+        directory.write_metrics(step=1)
+        directory.path.rename(tmp_path / "moved")
+        directory.path.mkdir()
+        for write in (
+            lambda: directory.write_metrics(step=2),
+            lambda: directory.save_state({}, Progress(step=2), keep=2),
+            lambda: directory.save_model({}),
+            directory.be_there,
+        ):
+            with pytest.raises(UserError, match="is gone: it was deleted or moved"):
+                write()
+        assert not any(directory.path.iterdir())
+        if put_back:
+            directory.path.rmdir()
+            (tmp_path / "moved").rename(directory.path)
+            directory.write_metrics(step=2)
+            assert len(directory.metrics.read_text().splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "progress", "said"),
+    [
+        ([], Progress(step=6), "--set train.steps=12"),
+        (["train.minutes=2"], Progress(step=3, seconds=130.0), "--set train.minutes=4"),
+        (["train.patience=1"], Progress(step=4, validations_since_best=1), "--set train.patience=null"),
+    ],
+)
+def test_a_finished_run_says_how_to_train_it_further(changes, progress, said, tmp_path):
+    from saccade.config import load
+
+    config = load("digits-rnn", ["train.steps=6", *changes]).train
+    training = SimpleNamespace(config=config, progress=progress, directory=RunDirectory(tmp_path / "my run"))
+    assert start._further(training) == f"saccade train '{tmp_path / 'my run'}' --resume {said}"

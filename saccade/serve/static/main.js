@@ -9,7 +9,7 @@ import {TranslationPanel} from "./translation.js";
 
 const NAMES = ["run", "with", "text", "example", "map", "head", "unit", "prefix"];
 const PANELS = {translation: TranslationPanel, classify: PicturePanel, caption: CaptionPanel};
-let runs = [], panels = [], state = {};
+let runs = [], panels = [], state = {}, latest = 0;
 
 function readLink() {
   const given = new URLSearchParams(location.hash.slice(1));
@@ -58,14 +58,15 @@ function showExamples(run) {
 }
 
 // Asks every panel. One that got no answer still shows the one before, which is not an answer to what stands above it: it fades.
-async function answers(question) {
-  const asked = panels;
-  const results = await Promise.allSettled(asked.map(question));
-  results.forEach(({status, reason}, place) => {
-    if (reason?.name === "AbortError") return;
-    asked[place].root.classList.toggle("old", status === "rejected");
-    if (status === "rejected") fail(reason);
-  });
+// Whatever comes after a later question was asked is nobody's any more.
+function answers(question) {
+  const number = ++latest;
+  return Promise.all(panels.map(async (panel) => {
+    const problem = await question(panel).then(() => null, (error) => error);
+    if (number !== latest || problem?.name === "AbortError") return;
+    panel.root.classList.toggle("old", Boolean(problem));
+    if (problem) fail(problem);
+  }));
 }
 
 async function translate(prefix = "") {
