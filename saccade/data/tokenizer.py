@@ -231,9 +231,8 @@ class Vocabularies:
             content = json.loads(Path(path).read_text(encoding="utf-8"))
             if content["version"] != 1:
                 raise ValueError(f"version {content['version']}")
-            source, *target = (
-                Tokenizer.from_json(json.dumps(content[side])) for side in ("source", "target") if side in content
-            )
+            source = Tokenizer.from_json(json.dumps(content["source"]))
+            target = Tokenizer.from_json(json.dumps(content["target"])) if "target" in content else source
         except OSError as error:
             raise UserError(
                 f"The vocabulary {path} cannot be read ({error.strerror}); give a run's own file."
@@ -241,7 +240,7 @@ class Vocabularies:
         except Exception as error:  # the engine raises bare Exceptions for what it cannot parse
             why = f"it lacks {error}" if isinstance(error, KeyError) else error
             raise UserError(f"{path} is not a vocabulary of Saccade ({why}); give a run's own file.") from None
-        return cls(source, target[0] if target else source)
+        return cls(source, target)
 
 
 # What a word is, in the engine's own syntax so that training, encoding and grouping agree.

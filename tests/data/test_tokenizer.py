@@ -308,3 +308,12 @@ def test_real_sentences_come_back(language):
     assert [subwords.decode(ids) for ids in subwords.encode_batch(texts)] == texts
     same = [words.decode(ids) == text for ids, text in zip(words.encode_batch(texts), texts, strict=True)]
     assert sum(same) / len(same) > 0.98
+
+
+@pytest.mark.parametrize("missing", ["version", "source"])
+def test_what_a_vocabulary_lacks_is_said(missing, tiny_run, tmp_path):
+    content = json.loads((tiny_run / "tokenizer.json").read_text(encoding="utf-8"))
+    del content[missing]
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content), encoding="utf-8")
+    with pytest.raises(UserError, match=f"is not a vocabulary of Saccade \\(it lacks '{missing}'\\)"):
+        Vocabularies.load(tmp_path / "tokenizer.json")
