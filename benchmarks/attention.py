@@ -6,6 +6,7 @@
 Every ratio comes from one interleaved run. Results go to benchmarks/results/attention.json, the picture to docs/images/complexity.png.
 """
 
+import argparse
 import itertools
 import json
 import sys
@@ -336,16 +337,22 @@ PARTS: dict[str, Callable[[], Any]] = {
 }
 
 
-def main(arguments: list[str]) -> None:
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; all of them unless given")
+    parts = parser.parse_args().parts
+    unknown = [part for part in parts if part not in PARTS]
+    if unknown:
+        parser.error(f"{unknown[0]} is not a part: choose {', '.join(PARTS)}")
     torch.set_num_threads(1)  # more threads than idle cores wait for each other, which would measure the neighbours
     path = RESULTS / "attention.json"
-    results: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if arguments and path.exists() else {}
-    results["machine"] = machine()
-    for part in arguments or PARTS:
+    results: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if parts and path.exists() else {}
+    for part in parts or PARTS:
         results[part] = PARTS[part]()
+        results.setdefault("machines", {})[part] = machine()  # a part may be measured again elsewhere
         write_json(path, results)
     show(results)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()
