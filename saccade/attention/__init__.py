@@ -3,6 +3,7 @@
 from saccade.attention.attend import Attend, Attended, Memory
 from saccade.attention.local2d import LocalSelfAttention2d
 from saccade.attention.multihead import MultiHead
+from saccade.attention.packing import Packed, Packing
 from saccade.attention.positions import (
     Around2d,
     CalendarDay,
@@ -61,6 +62,8 @@ __all__ = [
     "Location",
     "Memory",
     "MultiHead",
+    "Packed",
+    "Packing",
     "Perceptron",
     "Recording",
     "RelativeBias",

@@ -15,10 +15,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from saccade.attention import routes
+from saccade.attention import routes, short
+from saccade.attention.lookup import Lookup
 from saccade.attention.many_steps import over_many_steps
+from saccade.attention.packing import Packed
 from saccade.attention.recording import is_watched, record
-from saccade.attention.routes import Lookup, Route
+from saccade.attention.routes import Route
 from saccade.attention.scores import HiddenLayerScore, Score
 from saccade.attention.selection import Alignment, Selection, Soft
 from saccade.attention.visibility import Band, both
@@ -75,8 +77,9 @@ class Attend(nn.Module):
 
     `attend(query, key, value)` for whole sequences. For many steps over one source: `memory = attend.remember(key, value)` once,
     then `attend.recall(query, memory)` per step. `visible` is any bool mask that broadcasts to (..., Q, K); `band` is a causal or
-    sliding window; `first_query` is the position of the first query, for bands and local selections while decoding. Dropout works
-    on the weights. `route` forces one way of computing, for tests and benchmarks.
+    sliding window; `first_query` is the position of the first query, for bands and local selections while decoding; `packed` says
+    that sequences stand one after the other in one row (1, ..., N, D), each to be looked at by itself. Dropout works on the weights.
+    `route` forces one way of computing, for tests and benchmarks.
     """
 
     def __init__(
@@ -99,10 +102,10 @@ class Attend(nn.Module):
         band: Band | None = None,
         bias: Tensor | None = None,
         first_query: int = 0,
+        packed: Packed | None = None,
     ) -> Attended:
-        return self.recall(
-            query, self.remember(key, value), visible=visible, band=band, bias=bias, first_query=first_query
-        )
+        memory = self.remember(key, value)
+        return self.recall(query, memory, visible=visible, band=band, bias=bias, first_query=first_query, packed=packed)
 
     def remember(self, key: Tensor, value: Tensor | None = None) -> Memory:
         """The memory over these keys; the values are the keys themselves unless given."""
@@ -119,6 +122,7 @@ class Attend(nn.Module):
         band: Band | None = None,
         bias: Tensor | None = None,
         first_query: int = 0,
+        packed: Packed | None = None,
     ) -> Attended:
         if query.shape[-1] != self.score.query_size:
             raise ValueError(
@@ -126,6 +130,8 @@ class Attend(nn.Module):
             )
         lookup = Lookup(query, memory.prepared, memory.value, visible, band, bias, first_query)
         dropout = self.dropout * self.dropout_share if self.training else 0.0
+        if packed is not None:
+            return self._recall_packed(lookup, packed, dropout)
         if self.route is None:
             route = routes.choose(self.score, self.selection, dropout, lookup)
         else:
@@ -145,8 +151,29 @@ class Attend(nn.Module):
                 record(self, (self._align_in_chunks if chunks else self._align)(lookup).weights)
         if route is Route.CHUNKED:
             return Attended(*routes.chunked(self._in_chunks, lookup))
-        compute = routes.fused if route is Route.FUSED else routes.blockwise
-        return Attended(compute(self.score, lookup), query.new_zeros(()))
+        return Attended(routes.WITHOUT_WEIGHTS[route](self.score, lookup), query.new_zeros(()))
+
+    def packs(self, like: Tensor) -> bool:
+        """Whether packed sequences of a tensor's dtype and device need no padding here, if they are short (see short.py)."""
+        dropout = self.dropout if self.training else 0.0
+        some = like.new_empty(1, 1, 1, self.score.query_size)
+        return self.route is None and short.is_plain(self.score, self.selection, dropout, Lookup(some, some, some))
+
+    def _recall_packed(self, lookup: Lookup, packed: Packed, dropout: float) -> Attended:
+        """Each sequence by itself: without padding where a kernel can, padded otherwise."""
+        if lookup.visible is not None or lookup.bias is not None or lookup.first_query:
+            raise ValueError("packed sequences may have a band, but no mask, bias or first query: pad them instead")
+        if self.route is None and short.fits_packed(self.score, self.selection, dropout, lookup, packed):
+            if is_watched(self):
+                with torch.no_grad():
+                    record(self, self._align(lookup.padded(packed)).weights)
+            return Attended(short.attend_packed(self.score, lookup, packed), lookup.query.new_zeros(()))
+        apart = lookup.padded(packed)
+        memory = Memory(apart.prepared, apart.value)
+        context, log_prob = Attend.recall(self, apart.query, memory, visible=apart.visible, band=apart.band)
+        if log_prob.dim():
+            log_prob = packed.queries.pack(log_prob[..., None])[..., 0]
+        return Attended(packed.queries.pack(context), log_prob)
 
     def _align(self, lookup: Lookup) -> Alignment:
         return self._select(self.score(lookup.query, lookup.prepared), lookup)

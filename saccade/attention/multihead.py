@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from saccade.attention.attend import Attend, Attended, Memory
+from saccade.attention.packing import Packed
 from saccade.attention.positions import RelativeBias, Rotary
 from saccade.attention.routes import Route
 from saccade.attention.scores import ScaledDot, Score
@@ -63,12 +64,14 @@ class MultiHead(Attend):
                 nn.init.zeros_(projection.bias)
 
     def forward(self, query: Tensor, key: Tensor | None = None, value: Tensor | None = None, **how: Any) -> Attended:
-        """`how`: visible, band, bias, first_query, as for `Attend`."""
+        """`how`: visible, band, bias, first_query, packed, as for `Attend`."""
         key = query if key is None else key
-        return self.recall(query, self.remember(key, value), **how)
+        packed: Packed | None = how.get("packed")
+        first_key = 0 if packed is None else packed.keys.positions
+        return self.recall(query, self.remember(key, value, first_key), **how)
 
-    def remember(self, key: Tensor, value: Tensor | None = None, first_key: int = 0) -> Memory:
-        """Keys and values of each head (B, H, K, D / H); `first_key` is the position of the first one, for rotary positions."""
+    def remember(self, key: Tensor, value: Tensor | None = None, first_key: int | Tensor = 0) -> Memory:
+        """Keys and values of each head (B, H, K, D / H); `first_key` is the position of the first one or of each, for rotary positions."""
         heads = self._split(self.key(key))
         if self.rotary is not None:
             heads = self.rotary(heads, first_key)
@@ -83,16 +86,19 @@ class MultiHead(Attend):
         band: Band | None = None,
         bias: Tensor | None = None,
         first_query: int = 0,
+        packed: Packed | None = None,
     ) -> Attended:
         heads = self._split(self.query(query))
         if self.rotary is not None:
-            heads = self.rotary(heads, first_query)
+            heads = self.rotary(heads, first_query if packed is None else packed.queries.positions)
         if self.relative is not None:
             distance = self.relative(query.shape[-2], memory.value.shape[-2], first_query)
             bias = distance if bias is None else bias + distance
         if visible is not None and visible.dim() == 3:
             visible = visible.unsqueeze(1)  # (B, Q, K) -> (B, 1, Q, K)
-        attended = super().recall(heads, memory, visible=visible, band=band, bias=bias, first_query=first_query)
+        attended = super().recall(
+            heads, memory, visible=visible, band=band, bias=bias, first_query=first_query, packed=packed
+        )
         joined = attended.context.transpose(1, 2).flatten(2)  # (B, H, Q, D / H) -> (B, Q, D)
         return Attended(self.output(joined), attended.log_prob)
 

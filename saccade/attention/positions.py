@@ -141,12 +141,17 @@ class Rotary(nn.Module):
         self.size = size
         self.base = base
 
-    def forward(self, vectors: Tensor, first: int = 0) -> Tensor:
+    def forward(self, vectors: Tensor, first: int | Tensor = 0) -> Tensor:
+        """`first`: the position of the first vector, or (N,) that of each."""
         if vectors.shape[-1] != self.size:
             raise ValueError(
                 f"these rotary positions were made for heads of size {self.size} and got vectors of size {vectors.shape[-1]}"
             )
-        positions = torch.arange(first, first + vectors.shape[-2], device=vectors.device)
+        positions = (
+            first
+            if isinstance(first, Tensor)
+            else torch.arange(first, first + vectors.shape[-2], device=vectors.device)
+        )
         angle = positions[:, None].double() * _frequencies(self.size, self.base).to(vectors.device)
         cos, sin = angle.cos().to(vectors.dtype), angle.sin().to(vectors.dtype)  # (N, D / 2)
         left, right = vectors.chunk(2, dim=-1)

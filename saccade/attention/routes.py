@@ -1,9 +1,10 @@
-"""Four ways to compute the same attention, and which of them to take.
+"""Five ways to compute the same attention, and which of them to take.
 
 | route     | for                                                         | holds                          |
 |-----------|-------------------------------------------------------------|--------------------------------|
 | explicit  | everything; the definition of the result                    | all scores, B·H·Q·K            |
 | fused     | dot products in disguise with soft selection                | a tile of the scores           |
+| short     | the same over few keys, by a kernel of our own (short.py)   | all scores, B·H·Q·K            |
 | chunked   | hidden-layer scores: B·H·Q·K·A is too much at once           | one chunk of queries           |
 | blockwise | sliding windows: most of Q × K is hidden                     | B·H·Q·(block + window) scores  |
 
@@ -14,7 +15,7 @@ Axis legend: B batch, H heads, Q queries, K keys, D features, A hidden size of a
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 
 import torch
@@ -22,46 +23,19 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
+from saccade.attention import short
+from saccade.attention.lookup import Lookup
 from saccade.attention.scores import DotProductScore, HiddenLayerScore, Location, Score
 from saccade.attention.selection import Selection, Soft, masked_softmax
-from saccade.attention.visibility import Band, both
+from saccade.attention.visibility import Band
 
 
 class Route(str, Enum):
     EXPLICIT = "explicit"
     FUSED = "fused"
+    SHORT = "short"
     CHUNKED = "chunked"
     BLOCKWISE = "blockwise"
-
-
-@dataclass(frozen=True)
-class Lookup:
-    """One question to a memory: all that a route needs to answer it."""
-
-    query: Tensor  # (..., Q, D)
-    prepared: Tensor  # (..., K, as the score prepared it)
-    value: Tensor  # (..., K, D)
-    visible: Tensor | None = None
-    band: Band | None = None
-    bias: Tensor | None = None  # added to the scores
-    first_query: int = 0
-
-    def mask(self) -> Tensor | None:
-        """`visible` and `band` as one mask."""
-        if self.band is None:
-            return self.visible
-        queries, keys = self.query.shape[-2], self.prepared.shape[-2]
-        return both(self.visible, self.band.visible(queries, keys, self.first_query, self.query.device))
-
-    def rows(self, start: int, stop: int) -> "Lookup":
-        """The same question for the queries from start to stop."""
-        return replace(
-            self,
-            query=self.query[..., start:stop, :],
-            visible=_rows(self.visible, start, stop),
-            bias=_rows(self.bias, start, stop),
-            first_query=self.first_query + start,
-        )
 
 
 @dataclass(frozen=True)
@@ -72,6 +46,7 @@ class Thresholds:
     chunk_elements: int  # hidden-layer numbers B·H·chunk·K·A held at once
     block_keys: int  # shortest sequence worth cutting into blocks
     block_share: float = 1 / 4  # largest share of the keys that a window may span to be worth it
+    short_scores: int = 2**15  # B·H·Q·K that are worth a call of the kernel for short sequences
 
 
 # By device type, dtype, and whether a gradient will be asked for. Measured on a CPU with AVX-512, one thread (docs/results.md): all of
@@ -110,6 +85,9 @@ def choose(score: Score, selection: Selection, dropout: float, lookup: Lookup) -
         window = _reach(lookup.band)
         if keys >= limits.block_keys and window <= limits.block_share * keys:
             return Route.BLOCKWISE
+    scores = lookup.query.shape[:-2].numel() * queries * keys
+    if scores >= limits.short_scores and short.fits(score, selection, dropout, lookup):
+        return Route.SHORT
     if fits_fused(score, selection, dropout, lookup) and queries * keys >= limits.fused_pairs:
         return Route.FUSED
     if fits_chunked(score, selection, lookup) and _hidden_elements(lookup) > limits.chunk_elements and queries > 1:
@@ -122,6 +100,7 @@ def require_fit(route: Route, score: Score, selection: Selection, dropout: float
     fits = {
         Route.EXPLICIT: True,
         Route.FUSED: fits_fused(score, selection, dropout, lookup),
+        Route.SHORT: short.fits(score, selection, dropout, lookup),
         Route.CHUNKED: fits_chunked(score, selection, lookup),
         Route.BLOCKWISE: fits_blockwise(score, selection, dropout, lookup),
     }
@@ -237,6 +216,13 @@ def blockwise(score: Score, lookup: Lookup) -> Tensor:
     return context.movedim(0, -3).flatten(-3, -2)[..., :length, :]  # (blocks, ..., block, D) -> (..., length, D)
 
 
+WITHOUT_WEIGHTS: dict[Route, Callable[[Score, Lookup], Tensor]] = {
+    Route.FUSED: fused,
+    Route.SHORT: short.attend,
+    Route.BLOCKWISE: blockwise,
+}
+
+
 def block_size(band: Band) -> int:
     """Half the window (measured): shorter blocks copy the keys too often, longer ones compute too many hidden scores."""
     return max(32, min(_reach(band) // 2, 128))
@@ -272,10 +258,6 @@ def _reach(band: Band) -> int:
     assert band.before is not None
     assert band.after is not None
     return band.before + band.after + 1
-
-
-def _rows(mask: Tensor | None, start: int, stop: int) -> Tensor | None:
-    return mask if mask is None or mask.dim() < 2 or mask.shape[-2] == 1 else mask[..., start:stop, :]
 
 
 def _needs_gradient(lookup: Lookup) -> bool:

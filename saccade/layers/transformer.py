@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from torch import Tensor, nn
 
-from saccade.attention import CAUSAL, Memory, MultiHead
+from saccade.attention import CAUSAL, Memory, MultiHead, Packed, Packing
 from saccade.layers.decoder_cache import Past
 from saccade.layers.dropout import Dropout, add_dropped
 from saccade.layers.feed_forward import FeedForward
@@ -74,7 +74,13 @@ class DecoderLayer(nn.Module):
     def forward(self, x: Tensor, source: Memory, visible: Tensor | None) -> Tensor:
         """All positions at once, none of which sees a later one."""
         x = self.around_self_attention(x, lambda h: self.self_attention(h, band=CAUSAL).context)
-        return self._after_self_attention(x, source, visible)
+        return self._after_self_attention(x, source, visible=visible)
+
+    def read_packed(self, x: Tensor, targets: Packing, source: Memory, sources: Packing) -> Tensor:
+        """The same for sentences that stand one after the other (1, N, D), and so do their sources."""
+        own, across = Packed(targets, targets), Packed(targets, sources)
+        x = self.around_self_attention(x, lambda h: self.self_attention(h, band=CAUSAL, packed=own).context)
+        return self._after_self_attention(x, source, packed=across)
 
     def step(self, x: Tensor, past: Past, number: int, source: Memory, visible: Tensor | None, width: int) -> Tensor:
         """The next position (N, 1, D) of the layer with this number; `width` hypotheses in a row look at the same source."""
@@ -86,8 +92,8 @@ class DecoderLayer(nn.Module):
 
         x = self.around_self_attention(x, attend)
         together = x.view(-1, width, x.shape[-1])  # (B, W, D)
-        return self._after_self_attention(together, source, visible).view_as(x)
+        return self._after_self_attention(together, source, visible=visible).view_as(x)
 
-    def _after_self_attention(self, x: Tensor, source: Memory, visible: Tensor | None) -> Tensor:
-        x = self.around_cross_attention(x, lambda h: self.cross_attention.recall(h, source, visible=visible).context)
+    def _after_self_attention(self, x: Tensor, source: Memory, **how: Any) -> Tensor:
+        x = self.around_cross_attention(x, lambda h: self.cross_attention.recall(h, source, **how).context)
         return self.around_feed_forward(x, self.feed_forward)

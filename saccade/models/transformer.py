@@ -15,7 +15,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from saccade.attention import Learned, MultiHead, Rotary, Score, Sinusoidal, all_scores, padding
+from saccade.attention import Learned, MultiHead, Packed, Packing, Rotary, Score, Sinusoidal, all_scores, padding
 from saccade.config import Config as BaseConfig
 from saccade.layers.choices import ScoreName
 from saccade.layers.decoder_cache import Past, State
@@ -118,9 +118,9 @@ class Encoder(nn.Module):
         )
         self.norm = nn.LayerNorm(sizes.width) if config.norm == "pre" else nn.Identity()
 
-    def forward(self, x: Tensor, visible: Tensor) -> Tensor:
+    def forward(self, x: Tensor, visible: Tensor | None, packed: Packed | None = None) -> Tensor:
         for layer in self.layers:
-            x = layer(x, visible)
+            x = layer(x, visible, packed=packed)
         return self.norm(x)
 
 
@@ -144,6 +144,11 @@ class Decoder(nn.Module):
     def forward(self, y: Tensor, encoded: Encoded) -> Tensor:
         for layer in self.layers:
             y = layer(y, _layer(layer).cross_attention.remember(encoded.annotations), encoded.visible)
+        return self.norm(y)
+
+    def read_packed(self, y: Tensor, targets: Packing, annotations: Tensor, sources: Packing) -> Tensor:
+        for layer in map(_layer, self.layers):
+            y = layer.read_packed(y, targets, layer.cross_attention.remember(annotations), sources)
         return self.norm(y)
 
     def step(self, y: Tensor, state: State) -> tuple[Tensor, State]:
@@ -186,6 +191,19 @@ class Transformer(nn.Module):
         y = self._embed(self.target_embedding(target), self.target_positions, 0)
         return self.decoder(y, encoded), y.new_zeros(())
 
+    def read_packed(self, source: Tensor, source_lengths: Tensor, target: Tensor, target_lengths: Tensor) -> Tensor:
+        """Readouts (words, D) of all targets one after the other: what `encode` and `read` compute, without a place for padding."""
+        sources, targets = Packing(source_lengths), Packing(target_lengths)
+        x = self._embed_packed(self.source_embedding, source, self.source_positions, sources)
+        annotations = self.encoder(x, None, Packed(sources, sources))
+        y = self._embed_packed(self.target_embedding, target, self.target_positions, targets)
+        return self.decoder.read_packed(y, targets, annotations, sources).squeeze(0)
+
+    @property
+    def packs(self) -> bool:
+        """Whether `read_packed` has something to gain: a kernel that attends without padding."""
+        return _layer(self.decoder.layers[0]).self_attention.packs(self.output.weight)
+
     def start(self, memory: Encoded) -> State:
         return self.decoder.start(memory)
 
@@ -202,6 +220,14 @@ class Transformer(nn.Module):
         if positions is not None:
             words = words + positions(words.shape[1], first)
         return self.dropout(words)
+
+    def _embed_packed(
+        self, embedding: nn.Module, words: Tensor, positions: nn.Module | None, packing: Packing
+    ) -> Tensor:
+        embedded = embedding(words[:, : packing.longest][packing.visible[:, 0]])[None] * self.scale  # (1, N, D)
+        if positions is not None:
+            embedded = embedded + positions(packing.longest)[packing.positions]
+        return self.dropout(embedded)
 
     def _draw_weights(self, initial: str) -> None:
         for module in self.modules():

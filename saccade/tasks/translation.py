@@ -164,9 +164,13 @@ class TranslationTask:
 
     def _readouts(self, batch: PairBatch) -> tuple[Tensor, Tensor, Tensor]:
         """Readouts (tokens, D) of the words that are not padding, those words (tokens,), and attention's log-probability."""
+        real = batch.target_out != PAD
+        if getattr(self.model, "packs", False):
+            lengths = batch.source_lengths, batch.target_lengths
+            readouts = self.stepper.read_packed(batch.source, lengths[0], batch.target_in, lengths[1])
+            return readouts, batch.target_out[real], readouts.new_zeros(())
         encoded = self.stepper.encode(batch.source, batch.source_lengths)
         readouts, log_prob = self.stepper.read(encoded, batch.target_in)
-        real = batch.target_out != PAD
         return readouts[real], batch.target_out[real], log_prob
 
     @property

@@ -1,4 +1,4 @@
-"""Four ways to one result: every route that fits gives the explicit numbers, and so does whatever is chosen."""
+"""Five ways to one result: every route that fits gives the explicit numbers, and so does whatever is chosen."""
 
 from unittest.mock import patch
 
@@ -246,7 +246,7 @@ def test_whatever_is_chosen_fits_and_changes_no_number():
         chosen.add(check_the_choice(**choice))
 
     check()
-    assert chosen == set(Route)
+    assert chosen == set(Route) - {Route.SHORT}  # which is for single precision
 
 
 def check_the_choice(score, selection, heads, mask, batch, queries, keys, value_size, training, gradient, dropout):

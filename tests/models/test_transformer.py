@@ -225,3 +225,52 @@ def test_small_weights_are_those_that_hugging_face_starts_from():
     ):
         assert ours.weight.std().item() == pytest.approx(other.weight.std().item(), rel=0.1)
     assert not model.target_embedding.weight[0].any()
+
+
+def packed_and_padded(model, source, lengths, target, target_lengths):
+    """Readouts of all words that are no padding, both ways, and the gradients of all weights."""
+    inside = torch.arange(target.shape[1]) < target_lengths[:, None]
+    for readouts in (
+        model.read_packed(source, lengths, target, target_lengths),
+        model.read(model.encode(source, lengths), target)[0][inside],
+    ):
+        learned = [weights for weights in model.parameters() if weights.requires_grad]
+        yield readouts, torch.autograd.grad(readouts.square().sum(), learned, allow_unused=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("norm", "positions"), itertools.product(NORMS, POSITIONS))
+def test_sentences_packed_without_padding_are_read_as_padded_ones(norm, positions, dtype):
+    model = make(dtype, norm=norm, positions=positions)
+    source, lengths, target = a_batch()
+    packed, padded = packed_and_padded(model, source, lengths, target, torch.tensor([2, 6, 5]))
+    tolerance = {"rtol": 1e-10, "atol": 1e-10} if dtype is torch.float64 else {"rtol": 1e-4, "atol": 1e-4}
+    torch.testing.assert_close(packed[0], padded[0], **tolerance)
+    for mine, other in zip(packed[1], padded[1], strict=True):
+        assert (mine is None) == (other is None)
+        if mine is not None:
+            torch.testing.assert_close(mine, other, **tolerance)
+
+
+@pytest.mark.parametrize("score", sorted(all_scores()))
+def test_every_score_reads_packed_sentences(score):
+    model = make(score=score)
+    packed, padded = packed_and_padded(model, *a_batch(), torch.tensor([1, 6, 3]))
+    torch.testing.assert_close(packed[0], padded[0], rtol=1e-10, atol=1e-10)
+
+
+def test_packed_sentences_are_recorded_as_padded_ones():
+    model = make(torch.float32)
+    source, lengths, target = a_batch()
+    with record_attention(model) as padded:
+        model.read(model.encode(source, lengths), target)
+    with record_attention(model) as packed:
+        model.read_packed(source, lengths, target, torch.full((3,), 6))
+    assert list(packed) == list(padded)
+    for name in packed:
+        inside = (
+            torch.arange(padded[name][0].shape[2]) < (lengths if "encoder" in name else torch.full((3,), 6))[:, None]
+        )
+        torch.testing.assert_close(
+            packed[name][0].transpose(1, 2)[inside], padded[name][0].transpose(1, 2)[inside], rtol=1e-4, atol=1e-5
+        )

@@ -1,0 +1,39 @@
+"""Kernels in C, compiled where the package is installed: short_kernel.c beside this file, and those of the layers.
+
+They are for a CPU with AVX2. Where there was no compiler, or is no such processor, there are none, and torch's own are taken: the same
+numbers up to rounding, in more time.
+"""
+
+import ctypes
+from functools import cache
+from importlib.util import find_spec
+
+import torch
+from torch import Tensor
+
+
+@cache
+def kernels() -> ctypes.CDLL | None:
+    compiled = find_spec("saccade.attention._compiled")
+    if compiled is None or compiled.origin is None or "AVX" not in torch.backends.cpu.get_cpu_capability():
+        return None
+    return ctypes.CDLL(compiled.origin)
+
+
+def can_compute(*tensors: Tensor) -> bool:
+    """Whether there are kernels, and for these: single precision on a CPU, as they stand here."""
+    return (
+        kernels() is not None
+        and all(isinstance(x, Tensor) and x.dtype is torch.float32 and x.is_cpu for x in tensors)
+        and not torch.is_autocast_enabled("cpu")
+        and not torch.compiler.is_compiling()
+        and not torch._C._are_functorch_transforms_active()
+    )
+
+
+def run(kernel: str, described: ctypes.Structure) -> None:
+    """Calls a kernel with what its struct of C describes, in as many threads as torch has."""
+    found = kernels()
+    assert found is not None
+    if not getattr(found, kernel)(ctypes.byref(described), ctypes.c_int64(torch.get_num_threads())):
+        raise MemoryError(f"{kernel} got no memory to work in")

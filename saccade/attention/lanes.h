@@ -1,0 +1,61 @@
+/* What the kernels share: eight floats at a time, and work in several threads. For gcc and clang, with AVX2. */
+
+#include <math.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+enum { LANES = 8, LINE = 16 /* floats of a cache line */, MOST_THREADS = 64 };
+
+typedef float lanes __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+typedef int32_t whole __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+
+#define INLINE static inline __attribute__((always_inline, unused))
+#define AT(place) (*(lanes *)(place))
+#define FROM(place) (*(const lanes *)(place))
+
+/* e^x for x <= 0 to about one unit in the last place; 0 below -87. */
+INLINE lanes exponential(lanes x) {
+    const lanes none = {0};
+    whole tiny = x < none - 87.0f;
+    lanes shift = none + 12582912.0f;      /* 1.5 * 2^23: adding it rounds to a whole number in the lowest bits */
+    lanes power = x * 1.44269504f + shift; /* x / ln 2 */
+    whole exponent = (whole)power + 127;
+    power -= shift;
+    lanes rest = x - power * 0.693359375f; /* ln 2 in two parts */
+    rest += power * 2.12194440e-4f;
+    lanes series = none + 1.9875691500e-4f;
+    series = series * rest + 1.3981999507e-3f;
+    series = series * rest + 8.3334519073e-3f;
+    series = series * rest + 4.1665795894e-2f;
+    series = series * rest + 1.6666665459e-1f;
+    series = series * rest + 5.0000001201e-1f;
+    series = series * rest * rest + rest + 1.0f;
+    series *= (lanes)(exponent << 23);
+    return (lanes)((whole)series & ~tiny);
+}
+
+INLINE lanes larger(lanes first, lanes second) {
+    whole above = first > second;
+    return (lanes)(((whole)first & above) | ((whole)second & ~above));
+}
+
+INLINE float largest(lanes x) {
+    float most = x[0];
+    for (int i = 1; i < LANES; i++) most = x[i] > most ? x[i] : most;
+    return most;
+}
+
+INLINE float total(lanes x) { return ((x[0] + x[1]) + (x[2] + x[3])) + ((x[4] + x[5]) + (x[6] + x[7])); }
+
+INLINE int64_t at_most(int64_t count, int64_t most) { return count < most ? count : most; }
+
+/* work(share) for every one of `count` shares of `size` bytes each, side by side; those for which no thread could be had come last. */
+INLINE void in_threads(void *(*work)(void *), void *shares, size_t size, int64_t count) {
+    pthread_t others[MOST_THREADS];
+    int64_t started = 1;
+    while (started < count && !pthread_create(&others[started], NULL, work, (char *)shares + started * size)) started++;
+    work(shares);
+    for (int64_t i = 1; i < started; i++) pthread_join(others[i], NULL);
+    for (int64_t i = started; i < count; i++) work((char *)shares + i * size);
+}

@@ -1,0 +1,345 @@
+"""The kernel for short sequences against torch's own in double precision, padded and packed, and what happens where it does not fit."""
+
+import shutil
+from unittest.mock import patch
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn import functional as F
+
+from saccade.attention import (
+    CAUSAL,
+    Attend,
+    Band,
+    Cosine,
+    Dot,
+    General,
+    Hard,
+    MultiHead,
+    Packed,
+    Packing,
+    Perceptron,
+    Rotary,
+    Route,
+    ScaledDot,
+    compiled,
+    padding,
+    record_attention,
+    routes,
+    short,
+    short_kernel,
+)
+from saccade.attention.lookup import Lookup
+
+TOLERANCE = {"rtol": 1e-4, "atol": 1e-5}
+MANY = settings(max_examples=60, deadline=None, derandomize=True)
+
+needs_kernel = pytest.mark.skipif(compiled.kernels() is None, reason="the kernel was not compiled, or has no AVX2")
+
+
+def test_the_kernel_is_there_wherever_a_compiler_is():
+    if shutil.which("cc") and "AVX" in torch.backends.cpu.get_cpu_capability():
+        assert compiled.kernels() is not None
+
+
+def rows(count, heads, features):
+    return torch.randn(count, heads, features, requires_grad=True)
+
+
+def one_by_one(query, key, value, query_lengths, key_lengths, visible, causal, scale):
+    """Torch's attention in double precision, a sentence at a time."""
+    contexts, first, first_key = [], 0, 0
+    for queries, keys in zip(query_lengths, key_lengths, strict=True):
+        q, k, v = (
+            each[start : start + length].double().transpose(0, 1)
+            for each, start, length in ((query, first, queries), (key, first_key, keys), (value, first_key, keys))
+        )
+        mask = torch.ones(queries, keys, dtype=torch.bool)
+        if visible is not None:
+            mask = mask & visible[first_key : first_key + keys]
+        if causal:
+            mask = mask.tril()
+        scores = (q @ k.transpose(1, 2) * scale).masked_fill(~mask, -torch.inf)
+        weights = torch.softmax(scores, -1).nan_to_num(0.0).masked_fill(~mask, 0.0)
+        contexts.append((weights @ v).transpose(0, 1))
+        first, first_key = first + queries, first_key + keys
+    return torch.cat(contexts)
+
+
+def starts(lengths):
+    return Packing(torch.tensor(lengths)).starts
+
+
+@needs_kernel
+@MANY
+@given(
+    lengths=st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=6),
+    heads=st.integers(1, 3),
+    features=st.sampled_from([8, 16, 24, 64]),
+    causal=st.booleans(),
+    hides=st.booleans(),
+    threads=st.integers(1, 3),
+)
+def test_sentences_of_any_lengths_get_what_torch_gives_each(lengths, heads, features, causal, hides, threads):
+    queries = [first for first, _ in lengths]
+    keys = queries if causal else [second for _, second in lengths]
+    query, key, value = (rows(sum(each), heads, features) for each in (queries, keys, keys))
+    visible = torch.rand(sum(keys)) < 0.7 if hides else None
+    expected = one_by_one(query, key, value, queries, keys, visible, causal, 0.3)
+    gradient = torch.randn(expected.shape)
+    with patch.object(torch, "get_num_threads", lambda: threads):
+        found = short_kernel.attend(query, key, value, starts(queries), starts(keys), visible, causal, 0.3)
+        gradients = torch.autograd.grad(found, (query, key, value), gradient)
+    torch.testing.assert_close(found.double(), expected, **TOLERANCE)
+    for ours, theirs in zip(gradients, torch.autograd.grad(expected, (query, key, value), gradient), strict=True):
+        torch.testing.assert_close(ours, theirs, **TOLERANCE)
+
+
+@needs_kernel
+def test_more_threads_than_sentences_change_nothing():
+    query = rows(5, 2, 8)
+    at = starts([2, 3])
+    expected = short_kernel.attend(query, query, query, at, at)
+    with patch.object(torch, "get_num_threads", lambda: 1000):
+        assert torch.equal(short_kernel.attend(query, query, query, at, at), expected)
+
+
+@needs_kernel
+def test_who_sees_nothing_gets_zeros_and_finite_gradients():
+    query, key, value = rows(3, 1, 8), rows(4, 1, 8), rows(4, 1, 8)
+    at, keys_at = starts([3]), starts([4])
+    context = short_kernel.attend(query, key, value, at, keys_at, torch.zeros(4, dtype=torch.bool))
+    assert torch.equal(context, torch.zeros_like(context))
+    for gradient in torch.autograd.grad(context.sum(), (query, key, value)):
+        assert torch.equal(gradient, torch.zeros_like(gradient))
+
+
+@needs_kernel
+def test_a_sentence_without_keys_and_one_without_queries_get_nothing_and_disturb_nobody():
+    query, key, value = rows(5, 2, 8), rows(4, 2, 8), rows(4, 2, 8)
+    context = short_kernel.attend(query, key, value, starts([2, 0, 3]), starts([0, 1, 3]))
+    assert torch.equal(context[:2], torch.zeros(2, 2, 8))
+    alone = short_kernel.attend(query[2:], key[1:], value[1:], starts([3]), starts([3]))
+    assert torch.equal(context[2:], alone)
+    assert all(gradient.isfinite().all() for gradient in torch.autograd.grad(context.sum(), (query, key, value)))
+
+
+@needs_kernel
+def test_no_sentence_gives_none():
+    none = rows(0, 2, 8)
+    assert short_kernel.attend(none, none, none, starts([]), starts([])).shape == (0, 2, 8)
+
+
+@needs_kernel
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+def test_what_is_no_number_spoils_its_own_sentence_only_and_is_not_hidden(bad):
+    query = torch.randn(12, 1, 8)
+    spoilt = query.clone()
+    spoilt[1] = bad
+    at = starts([3, 9])
+    context = short_kernel.attend(spoilt, spoilt, spoilt, at, at)
+    assert not context[:3].isfinite().all()
+    assert torch.equal(context[3:], short_kernel.attend(query, query, query, at, at)[3:])
+
+
+@needs_kernel
+def test_large_scores_neither_overflow_nor_lose_their_order():
+    query = torch.full((1, 1, 8), 1e4)
+    key = torch.stack([torch.full((1, 8), 1e4), torch.full((1, 8), -1e4), torch.full((1, 8), 9.9e3)])
+    value = torch.arange(3.0)[:, None, None].expand(3, 1, 8).contiguous()
+    assert torch.equal(short_kernel.attend(query, key, value, starts([1]), starts([3])), torch.zeros(1, 1, 8))
+
+
+@needs_kernel
+def test_rows_may_stand_apart_and_heads_in_any_order():
+    wide = torch.randn(6, 2, 24, requires_grad=True)
+    query, key, value = wide.split(8, dim=2)  # rows and heads are further apart than they are long
+    turned = [each.transpose(0, 1).contiguous().transpose(0, 1) for each in (query, key, value)]
+    at = starts([4, 2])
+    expected = short_kernel.attend(*(each.contiguous() for each in (query, key, value)), at, at)
+    for given_as in ((query, key, value), turned):
+        assert torch.equal(short_kernel.attend(*given_as, at, at), expected)
+    gradient = torch.randn(2, 6, 8).transpose(0, 1)
+    expected.backward(gradient)
+    other = wide.grad.clone()
+    wide.grad = None
+    short_kernel.attend(query, key, value, at, at).backward(gradient)
+    torch.testing.assert_close(wide.grad, other)
+
+
+# The route
+
+
+def padded_inputs(batch=3, heads=2, queries=5, keys=7, size=8):
+    return (
+        torch.randn(batch, heads, queries, size),
+        torch.randn(batch, heads, keys, size),
+        torch.randn(batch, heads, keys, size),
+    )
+
+
+MASKS = {
+    "none": {},
+    "padding": {"visible": padding(torch.tensor([7, 2, 5]), 7)[:, None]},
+    "the same keys for all": {"visible": torch.tensor([1, 0, 1, 1, 0, 1, 1], dtype=torch.bool)},
+    "a batch that sees nothing": {"visible": torch.tensor([True, False, True]).view(3, 1, 1, 1)},
+}
+
+
+@needs_kernel
+@pytest.mark.parametrize("how", MASKS.values(), ids=MASKS)
+@pytest.mark.parametrize("score", [Dot, ScaledDot, General, Cosine])
+def test_the_short_route_gives_the_explicit_numbers(score, how):
+    torch.manual_seed(1)
+    attend = Attend(score(8, 8, heads=2))
+    inputs = [each.requires_grad_() for each in padded_inputs()]
+    answers = []
+    for route in (Route.EXPLICIT, Route.SHORT):
+        attend.route = route
+        context = attend(*inputs, **how).context
+        answers.append((context, *torch.autograd.grad(context.square().sum(), [*inputs, *attend.parameters()])))
+    for expected, found in zip(*answers, strict=True):
+        torch.testing.assert_close(found, expected, **TOLERANCE)
+
+
+@needs_kernel
+def test_a_causal_sequence_takes_the_short_route_with_padding_too():
+    attend = Attend(ScaledDot(8, heads=2))
+    inputs = padded_inputs(queries=7)
+    how = {"band": CAUSAL, "visible": padding(torch.tensor([7, 2, 5]), 7)[:, None]}
+    expected = attend(*inputs, **how).context
+    attend.route = Route.SHORT
+    torch.testing.assert_close(attend(*inputs, **how).context, expected, **TOLERANCE)
+
+
+@needs_kernel
+def test_what_the_kernel_cannot_do_is_left_to_others():
+    scaled = ScaledDot(8, heads=2)
+
+    def fits(score=scaled, selection=None, dropout=0.0, inputs=None, **how):
+        attend = Attend(score, selection)
+        query, key, value = padded_inputs() if inputs is None else inputs
+        return short.fits(score, attend.selection, dropout, Lookup(query, score.prepare(key), value, **how))
+
+    assert fits()
+    assert not fits(Perceptron(8, 8, heads=2))
+    assert not fits(selection=Hard())
+    assert not fits(dropout=0.1)
+    assert not fits(inputs=[each.double() for each in padded_inputs()])
+    assert not fits(inputs=[each[:, 0] for each in padded_inputs()])
+    assert not fits(inputs=padded_inputs(keys=short.LONGEST + 1))
+    assert not fits(ScaledDot(4, heads=2), inputs=padded_inputs(size=4))
+    assert not fits(band=CAUSAL)  # five queries, seven keys: which key is whose?
+    assert not fits(band=Band(2, 2))
+    assert not fits(bias=torch.zeros(5, 7))
+    assert not fits(visible=torch.ones(5, 7, dtype=torch.bool))
+    assert not fits(visible=torch.ones(3, 2, 1, 7, dtype=torch.bool))
+    assert not fits(inputs=padded_inputs(queries=7), band=CAUSAL, first_query=1)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert not fits()
+    with patch.object(compiled, "kernels", lambda: None):
+        assert not fits()
+
+
+@needs_kernel
+def test_a_batch_of_short_sequences_takes_it_and_long_or_few_ones_do_not():
+    def chosen(batch, length):
+        x = torch.randn(batch, 4, length, 32)
+        return routes.choose(ScaledDot(32, heads=4), Attend(ScaledDot(32)).selection, 0.0, Lookup(x, x, x))
+
+    assert chosen(64, 16) is Route.SHORT
+    assert chosen(1, 16) is Route.FUSED
+    assert chosen(16, 128) is Route.FUSED
+
+
+@needs_kernel
+def test_functions_over_functions_still_work():
+    layer = MultiHead(16, 2)
+    x = torch.randn(64, 16, 16)
+    expected = torch.autograd.functional.jacobian(lambda x: layer(x).context.sum(), x)
+    found = torch.func.grad(lambda x: layer(x).context.sum())(x)
+    torch.testing.assert_close(found, expected, **TOLERANCE)
+
+
+# Packed sequences
+
+
+def packed_case(lengths=(3, 1, 6), other=(2, 5, 4), size=16, dtype=torch.float32):
+    sequences, sources = Packing(torch.tensor(lengths)), Packing(torch.tensor(other))
+    return (
+        sequences,
+        sources,
+        torch.randn(1, sum(lengths), size, dtype=dtype),
+        torch.randn(1, sum(other), size, dtype=dtype),
+    )
+
+
+def test_packing_and_padding_are_each_others_way_back():
+    packing = Packing(torch.tensor([3, 1, 2]))
+    row = torch.arange(12.0).view(1, 6, 2)
+    padded = packing.pad(row)
+    assert padded.shape == (3, 3, 2)
+    assert torch.equal(padded[1], torch.tensor([[6.0, 7.0], [0.0, 0.0], [0.0, 0.0]]))
+    assert torch.equal(packing.pack(padded), row)
+    assert packing.positions.tolist() == [0, 1, 2, 0, 0, 1]
+    assert packing.starts.tolist() == [0, 3, 4, 6]
+    heads = torch.randn(1, 4, 6, 2)
+    assert torch.equal(packing.pad(heads)[0, :, :3], heads[0, :, :3])
+    assert torch.equal(packing.pack(packing.pad(heads)), heads)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("rotary", [False, True])
+@pytest.mark.parametrize("score", [ScaledDot, Perceptron])
+def test_packed_sequences_attend_as_each_does_alone(score, rotary, dtype):
+    torch.manual_seed(1)
+    sequences, sources, x, other = packed_case(dtype=dtype)
+    layer = MultiHead(16, 2, score=score, rotary=Rotary(8) if rotary else None).to(dtype)
+    across = MultiHead(16, 2, score=score).to(dtype)
+    own = layer(x, band=CAUSAL, packed=Packed(sequences, sequences)).context
+    seen = across(x, other, packed=Packed(sequences, sources)).context
+    for begin, end, first, last in zip(
+        sequences.starts[:-1], sequences.starts[1:], sources.starts[:-1], sources.starts[1:], strict=True
+    ):
+        alone = x[:, begin:end]
+        torch.testing.assert_close(own[:, begin:end], layer(alone, band=CAUSAL).context, **TOLERANCE)
+        torch.testing.assert_close(seen[:, begin:end], across(alone, other[:, first:last]).context, **TOLERANCE)
+
+
+@pytest.mark.parametrize("longest", [6, short.LONGEST + 1])
+def test_packed_sequences_are_recorded_with_a_row_each(longest):
+    sequences, sources, x, other = packed_case((3, 1, 6), (2, 5, longest))
+    layer = MultiHead(16, 2)
+    expected = layer(x, other, packed=Packed(sequences, sources)).context
+    with record_attention(layer) as maps:
+        found = layer(x, other, packed=Packed(sequences, sources)).context
+    assert torch.equal(found, expected)
+    (weights,) = maps[""]
+    assert weights.shape == (3, 2, 6, longest)
+    with record_attention(layer) as alone:
+        layer(x[:, 3:4], other[:, 2:7])
+    torch.testing.assert_close(weights[1:2, :, :1, :5], alone[""][0], **TOLERANCE)
+    assert (weights[1, :, :, 5:] == 0).all()
+
+
+def test_sampled_looks_of_packed_sequences_keep_their_log_probability():
+    sequences, _, x, _ = packed_case()
+    layer = MultiHead(16, 2, selection=Hard()).train()
+    attended = layer(x, packed=Packed(sequences, sequences))
+    assert attended.log_prob.shape == (1, 2, 10)
+    assert (attended.log_prob[..., 3] == 0).all()  # a sequence of one has one key to choose
+
+
+def test_packed_sequences_take_no_mask_of_their_own():
+    sequences, _, x, _ = packed_case()
+    with pytest.raises(ValueError, match="pad them instead"):
+        MultiHead(16, 2)(x, visible=torch.ones(1, 10, dtype=torch.bool), packed=Packed(sequences, sequences))
+
+
+def test_short_attention_is_torchs_own():
+    """The layer as people use it beside torch's function, in single precision."""
+    q, k, v = (torch.randn(64, 4, 16, 32) for _ in range(3))
+    attend = Attend(ScaledDot(32, heads=4))
+    torch.testing.assert_close(attend(q, k, v).context, F.scaled_dot_product_attention(q, k, v), **TOLERANCE)
