@@ -20,7 +20,9 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-CHUNK_ELEMENTS = 2**21  # logits held at once: few enough to stay in a cache, enough rows for a fast matmul
+from saccade.layers.softmax_rows import visit
+
+CHUNK_ELEMENTS = 2**22  # logits held at once: enough rows for fast products (docs/results.md)
 
 
 def linear_cross_entropy(
@@ -46,18 +48,13 @@ class _LinearCrossEntropy(Function):
         held = hidden.new_empty(min(rows, len(hidden)), words)
         for start in range(0, len(hidden), rows):
             chunk = slice(start, start + rows)
-            h, target = hidden[chunk], targets[chunk, None]
-            logits = torch.mm(h, weight.t(), out=held[: len(h)]).add_(bias)  # (rows, V)
-            target_logit[chunk] = logits.gather(1, target).squeeze(1)
-            probabilities = torch.softmax(logits, 1, out=logits)
-            nll[chunk] = -probabilities.gather(1, target).squeeze(1).log()
+            h = hidden[chunk]
+            logits = torch.mm(h, weight.t(), out=held[: len(h)])  # (rows, V)
+            of_bias = None if gradients is None else gradients[2]
+            visit(logits, bias, targets[chunk], target_logit[chunk], nll[chunk], smoothing, of_bias)
             if gradients is not None:
-                gradient = probabilities.scatter_add_(
-                    1, target, hidden.new_full((1, 1), smoothing - 1).expand_as(target)
-                )
-                torch.mm(gradient, weight, out=gradients[0][chunk])
-                gradients[1].addmm_(gradient.t(), h, beta=float(start > 0))  # with 0 what was there is not even read
-                gradients[2].add_(torch.mv(gradient.t(), gradient.new_ones(len(h))))  # a sum, by the faster kernel
+                torch.mm(logits, weight, out=gradients[0][chunk])  # of the loss by now
+                gradients[1].addmm_(logits.t(), h, beta=float(start > 0))  # with 0 what was there is not even read
         _mend_the_improbable(nll, hidden, weight, bias, targets)
         if gradients is not None:
             add_smoothing(gradients, hidden, weight, smoothing)
