@@ -11,13 +11,21 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor
 
+NAMES = (
+    "saccade_attend",
+    "saccade_attend_backward",
+    "saccade_hidden_layer",
+    "saccade_softmax_rows",
+)
+
 
 @cache
 def kernels() -> ctypes.CDLL | None:
     compiled = find_spec("saccade.attention._compiled")
     if compiled is None or compiled.origin is None or "AVX" not in torch.backends.cpu.get_cpu_capability():
         return None
-    return ctypes.CDLL(compiled.origin)
+    library = ctypes.CDLL(compiled.origin)
+    return library if all(hasattr(library, name) for name in NAMES) else None  # compiled from older sources
 
 
 def can_compute(*tensors: Tensor) -> bool:

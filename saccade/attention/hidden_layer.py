@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
+from saccade.attention import hidden_layer_kernel as kernel
 from saccade.attention.many_steps import current_pass, forget_after, is_plain, pays
 
 FEWEST = 2**16  # numbers of all keys, for steps to be worth preparing
@@ -28,16 +29,26 @@ class TanhOfSums:
 
     def __init__(self, key: Tensor):
         self._key = key
-        self._exponential = (2 * key).exp() if _has_exponential(key) else None
+        self.exponential = (2 * key).exp().contiguous() if _has_exponential(key) else None
 
     def __call__(self, query: Tensor, out: Tensor | None = None) -> Tensor:
         """(..., Q, A) → (..., Q, K, A)"""
         query, key = query[..., None, :], self._key[..., None, :, :]
-        if self._exponential is None or not _has_exponential(query):
+        if self.exponential is None or not _has_exponential(query):
             return torch.add(query, key, out=out).tanh_()
-        hidden = torch.mul((2 * query).exp(), self._exponential[..., None, :, :], out=out)
+        hidden = torch.mul((2 * query).exp(), self.exponential[..., None, :, :], out=out)
         hidden = hidden.add_(1.0).reciprocal_()
         return torch.add(_one(hidden), hidden, alpha=-2.0, out=hidden)
+
+    def compiled(self, query: Tensor, v: Tensor) -> tuple[Tensor, Tensor] | None:
+        """The exponentials of query and keys, where a kernel takes them."""
+        if (
+            self.exponential is None
+            or not kernel.can_compute(query, self.exponential, v)
+            or not _has_exponential(query)
+        ):
+            return None
+        return (2 * query).exp(), self.exponential
 
 
 def _has_exponential(x: Tensor) -> bool:
@@ -57,8 +68,13 @@ class ChunkedHiddenLayer(Function):
 
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, v: Tensor, elements: int) -> Tensor:
-        ctx.save_for_backward(query, key, v)
         ctx.elements = elements
+        exponentials = TanhOfSums(key).compiled(query, v)
+        ctx.is_compiled = exponentials is not None
+        if exponentials is not None:
+            ctx.save_for_backward(*exponentials, v)
+            return kernel.scores(*exponentials, v)
+        ctx.save_for_backward(query, key, v)
         return torch.cat([_scores(hidden, v) for _, hidden in _hidden_chunks(query, key, elements)], dim=-2)
 
     @staticmethod
@@ -66,6 +82,8 @@ class ChunkedHiddenLayer(Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         query, key, v = ctx.saved_tensors
         sums, of_query = _Gradients(key, v), torch.empty_like(query)
+        if ctx.is_compiled:
+            return sums.add_compiled(query, key, gradient), *sums.of_key_and_v(), None
         for rows, hidden in _hidden_chunks(query, key, ctx.elements):
             of_query[..., rows, :] = sums.add(hidden, gradient[..., rows, :], hidden)
         return of_query, *sums.of_key_and_v(), None
@@ -102,20 +120,26 @@ class _Step(Function):
         ticket: Tensor,
         gathered: "dict[int, _Gradients]",
     ) -> Tensor:
+        ctx.gathered = gathered
+        exponentials = sums.compiled(query, v)
+        ctx.is_compiled = exponentials is not None
+        if exponentials is not None:
+            ctx.save_for_backward(*exponentials, v)
+            return kernel.scores(*exponentials, v)
         hidden = sums(query)
         ctx.save_for_backward(hidden, key, v)
-        ctx.gathered = gathered
         return _scores(hidden, v)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        hidden, key, v = ctx.saved_tensors
+        first, key, v = ctx.saved_tensors
         now = current_pass()
         if now not in ctx.gathered:
             ctx.gathered[now] = _Gradients(key, v)
             forget_after(now, ctx.gathered)
-        of_query = ctx.gathered[now].add(hidden, gradient)
+        gathered = ctx.gathered[now]
+        of_query = gathered.add_compiled(first, key, gradient) if ctx.is_compiled else gathered.add(first, gradient)
         return of_query, None, None, None, gradient.new_zeros(()), None
 
 
@@ -138,7 +162,7 @@ class _Gradients:
 
     def __init__(self, key: Tensor, v: Tensor):
         self._v = v
-        self._of_key, self._of_v, self._memory = torch.zeros_like(key), torch.zeros_like(v), key.new_empty(0)
+        self._of_key, self._of_v, self._memory = key.new_zeros(key.shape), v.new_zeros(v.shape), key.new_empty(0)
 
     def add(self, hidden: Tensor, gradient: Tensor, memory: Tensor | None = None) -> Tensor:
         """Of some queries: hidden (..., Q, K, A), gradient (..., Q, K) → the gradient of these queries (..., Q, A)."""
@@ -149,6 +173,11 @@ class _Gradients:
         of_key = before_tanh.squeeze(-3) if hidden.shape[-3] == 1 else before_tanh.sum(-3)
         self._of_key += of_key.sum_to_size(self._of_key.shape)
         return before_tanh.sum(-2) * self._v[..., None, :]
+
+    def add_compiled(self, query: Tensor, key: Tensor, gradient: Tensor) -> Tensor:
+        """The same from the exponentials of queries (..., Q, A) and keys (..., K, A)."""
+        of_query = kernel.add_gradients(gradient, query, key, self._v, self._of_key, self._of_v)
+        return of_query * self._v[..., None, :]
 
     def of_key_and_v(self) -> tuple[Tensor, Tensor]:
         return self._of_key * self._v[..., None, :], self._of_v

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from saccade.attention import Additive, Attend, Band, Perceptron, hidden_layer
-from saccade.attention.hidden_layer import TanhOfSums
+from saccade.attention import Additive, Attend, Band, Perceptron, compiled, hidden_layer
+from saccade.attention.hidden_layer import ChunkedHiddenLayer, TanhOfSums
 
 SCORES = pytest.mark.parametrize("score", [Additive, Perceptron], ids=lambda kind: kind.name)
 STEPS = 4
@@ -275,3 +275,76 @@ def test_a_memory_over_steps_is_asked_as_any_other(score):
     ours, theirs = attended(attend.remember(key).over_steps()), attended(attend.remember(key))
     equal([ours], [theirs])
     equal(*(torch.autograd.grad(way.sum(), leaves) for way in (ours, theirs)))
+
+
+# Compiled
+
+
+needs_kernel = pytest.mark.skipif(compiled.kernels() is None, reason="nothing was compiled here")
+
+
+def scored(query, key, v):
+    """The plain formula in double precision."""
+    query, key, v = (each.double() for each in (query, key, v))
+    return (torch.tanh(query[..., None, :] + key[..., None, :, :]) * v[..., None, None, :]).sum(-1)
+
+
+@needs_kernel
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("heads", [None, 3])
+@pytest.mark.parametrize(("queries", "keys", "size"), [(1, 1, 8), (1, 7, 24), (5, 3, 16)])
+def test_the_compiled_layer_gives_tanh_and_its_gradients(queries, keys, size, heads, threads, monkeypatch):
+    torch.manual_seed(0)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    leading = (2,) if heads is None else (2, heads)
+    query = torch.randn(*leading, queries, size, requires_grad=True)
+    key = torch.randn(size, *leading, keys).movedim(0, -1).requires_grad_()  # of any layout
+    v = torch.randn(*leading[1:], size, requires_grad=True)
+    found, expected = ChunkedHiddenLayer.apply(query, key, v, 1), scored(query, key, v)
+    assert TanhOfSums(key.detach()).compiled(query.detach(), v.detach()) is not None
+    torch.testing.assert_close(found.double(), expected, atol=1e-5, rtol=1e-5)
+    gradient = torch.randn(found.shape)
+    gradient[..., 0] = 0  # as of a key that nobody may see
+    for ours, theirs in zip(
+        torch.autograd.grad(found, (query, key, v), gradient),
+        torch.autograd.grad(expected, (query, key, v), gradient),
+        strict=True,
+    ):
+        torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
+
+
+@needs_kernel
+@SCORES
+def test_compiled_steps_are_torchs_loop(score):
+    torch.manual_seed(0)
+    made_of = score(16, 16, hidden=16)
+    start, key = torch.randn(2, 1, 16, requires_grad=True), torch.randn(2, 6, 16, requires_grad=True)
+    grow = torch.randn(6, 16)
+
+    def walked(look):
+        query, seen = start, []
+        for _ in range(STEPS):
+            seen.append(look(query))
+            query = query + seen[-1] @ grow
+        return torch.stack(seen)
+
+    prepared = made_of.prepare(key)
+    wanted = [start, key, *made_of.parameters()]
+    answers = []
+    for look in (made_of.over_steps(prepared), lambda query: made_of(query, prepared)):
+        seen = walked(look)
+        answers.append((seen, *torch.autograd.grad(seen.square().sum(), wanted, retain_graph=True)))
+    for ours, theirs in zip(*answers, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
+
+
+@needs_kernel
+def test_what_has_no_exponential_is_not_compiled():
+    key, v = torch.randn(2, 3, 8), torch.randn(8)
+    sums = TanhOfSums(key)
+    assert sums.compiled(torch.randn(2, 1, 8), v) is not None
+    assert sums.compiled(torch.full((2, 1, 8), 50.0), v) is None
+    assert sums.compiled(torch.randn(2, 1, 8).double(), v) is None
+    assert sums.compiled(torch.randn(1, 1, 8), v) is None  # keys of others
+    assert TanhOfSums(key[..., :4]).compiled(torch.randn(2, 1, 4), v[:4]) is None
+    assert TanhOfSums(50 * key).compiled(torch.randn(2, 1, 8), v) is None
