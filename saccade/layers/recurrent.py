@@ -24,6 +24,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from saccade.attention.hooks import is_hooked
 from saccade.attention.many_steps import over_many_steps
 from saccade.layers.dropout import Dropout
+from saccade.layers.gru import next_state
 
 CellName = Literal["gru", "lstm"]
 
@@ -76,12 +77,7 @@ class GRUCell(Cell):
     parts, states = 3, 1
 
     def after(self, gates: Tensor, from_state: Tensor, state: Tensor) -> Tensor:
-        reset_x, update_x, new_x = gates.chunk(3, dim=-1)
-        reset_h, update_h, new_h = from_state.chunk(3, dim=-1)
-        reset = torch.sigmoid(reset_x + reset_h)
-        update = torch.sigmoid(update_x + update_h)
-        new = torch.tanh(new_x + reset * new_h)
-        return torch.lerp(new, state, update)  # (1 - z) n + z h
+        return next_state(gates, from_state, state)
 
 
 class LSTMCell(Cell):
