@@ -9,7 +9,7 @@ from functools import cache
 from importlib.util import find_spec
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 NAMES = (
     "saccade_attend",
@@ -23,17 +23,20 @@ NAMES = (
 @cache
 def kernels() -> ctypes.CDLL | None:
     compiled = find_spec("saccade.attention._compiled")
-    if compiled is None or compiled.origin is None or "AVX" not in torch.backends.cpu.get_cpu_capability():
+    has_avx2 = torch.backends.cpu.get_cpu_capability().startswith(
+        "AVX"
+    )  # AVX2 or AVX512: of older ones torch says DEFAULT
+    if compiled is None or compiled.origin is None or not has_avx2:
         return None
     library = ctypes.CDLL(compiled.origin)
     return library if all(hasattr(library, name) for name in NAMES) else None  # compiled from older sources
 
 
 def can_compute(*tensors: Tensor) -> bool:
-    """Whether there are kernels, and for these: single precision on a CPU, as they stand here."""
+    """Whether there are kernels, and for these: single precision on a CPU, numbers in memory and not what stands for them in a graph."""
     return (
         kernels() is not None
-        and all(isinstance(x, Tensor) and x.dtype is torch.float32 and x.is_cpu for x in tensors)
+        and all(type(x) in (Tensor, nn.Parameter) and x.dtype is torch.float32 and x.is_cpu for x in tensors)
         and not torch.is_autocast_enabled("cpu")
         and not torch.compiler.is_compiling()
         and not torch._C._are_functorch_transforms_active()

@@ -40,7 +40,7 @@ needs_kernel = pytest.mark.skipif(compiled.kernels() is None, reason="the kernel
 
 
 def test_the_kernel_is_there_wherever_a_compiler_is():
-    if shutil.which("cc") and "AVX" in torch.backends.cpu.get_cpu_capability():
+    if shutil.which("cc") and torch.backends.cpu.get_cpu_capability().startswith("AVX"):
         assert compiled.kernels() is not None
 
 
