@@ -14,6 +14,7 @@ from torch import Tensor, nn
 NAMES = (
     "saccade_attend",
     "saccade_attend_backward",
+    "saccade_drop",
     "saccade_gru",
     "saccade_hidden_layer",
     "saccade_softmax_rows",

@@ -22,7 +22,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from saccade.attention.hooks import is_hooked
-from saccade.layers.dropout import Dropout, draw_kept
+from saccade.layers.dropout import Dropout, rectify_and_drop_
 
 Activation = Literal["relu", "gelu", "gated"]
 
@@ -67,11 +67,8 @@ class _RectifiedFeedForward(Function):
     def forward(
         ctx: Any, x: Tensor, expand: Tensor, expand_bias: Tensor, contract: Tensor, contract_bias: Tensor, rate: float
     ) -> Tensor:
-        hidden = torch.addmm(expand_bias, x, expand.t()).relu_()  # (N, F)
-        ctx.scale = 1.0
-        if rate:
-            kept, ctx.scale = draw_kept(hidden, rate)
-            hidden.mul_(kept)
+        hidden = torch.addmm(expand_bias, x, expand.t())  # (N, F)
+        ctx.scale = rectify_and_drop_(hidden, rate)
         ctx.save_for_backward(x, hidden, expand, contract)
         return torch.addmm(contract_bias, hidden, contract.t(), alpha=ctx.scale)
 

@@ -5,7 +5,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from saccade.layers.dropout import Dropout, add_dropped, draw_kept
+from saccade.attention import compiled
+from saccade.layers import dropout as dropouts
+from saccade.layers.dropout import Dropout, _Dropped, add_dropped, draw_kept, rectify_and_drop_
 from saccade.layers.feed_forward import FeedForward, _learns_on_a_cpu, _RectifiedFeedForward, feed_forward
 
 
@@ -63,6 +65,54 @@ def test_dropout_keeps_its_share_and_the_mean(rate: float) -> None:
     assert set(kept.unique().tolist()) <= {0.0, 1.0}
     assert scale * kept.mean().item() == pytest.approx(1, abs=0.06)
     assert kept.mean().item() == pytest.approx(1 - rate, abs=0.004)
+
+
+@pytest.mark.parametrize("is_compiled", [True, False])
+@pytest.mark.parametrize("rate", [0.1, 0.5, 0.999])
+def test_what_is_dropped_is_a_share_of_all_places(
+    rate: float, is_compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not is_compiled:
+        monkeypatch.setattr(compiled, "kernels", lambda: None)
+    torch.manual_seed(1)
+    dropout, x = Dropout(rate), torch.ones(1001, 333, requires_grad=True)
+    dropped = dropout(x)
+    assert dropped.mean().item() == pytest.approx(1, abs=0.06)
+    kept = (dropped > 0).float()
+    assert kept.mean().item() == pytest.approx(1 - rate, abs=0.004)
+    assert len(dropped.unique()) == 2
+    spread = 4 * (rate * (1 - rate) / 333) ** 0.5 + 0.01  # no row and no column has another chance than others
+    assert (kept.mean(1) - kept.mean()).abs().mean() < spread
+    assert (kept.mean(0) - kept.mean()).abs().mean() < spread
+    torch.testing.assert_close(torch.autograd.grad(dropped.sum(), x)[0], dropped)
+    assert not torch.equal(dropout(x), dropped)
+
+
+@pytest.mark.skipif(compiled.kernels() is None, reason="nothing was compiled here")
+@pytest.mark.parametrize("count", [1, 7, 8, 9, 70_001])
+def test_compiled_dropout_follows_from_its_seed_alone(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, to = torch.randn(count), torch.randn(count)
+    answers = []
+    for threads in (1, 3):
+        monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
+        answers.append(_Dropped.apply(x, to, 7, 0.25))
+    assert torch.equal(*answers)
+    kept = (answers[0] != to).float()
+    torch.testing.assert_close(answers[0], to + x * kept * 4 / 3)
+    assert torch.equal(_Dropped.apply(torch.ones(count), None, 7, 0.25) > 0, kept > 0)
+    rectified = x.clone()
+    monkeypatch.setattr(dropouts, "_drawn_seed", lambda: 7)
+    assert rectify_and_drop_(rectified, 0.25) == pytest.approx(4 / 3)
+    assert torch.equal(rectified, x.relu() * kept)
+
+
+@pytest.mark.skipif(compiled.kernels() is None, reason="nothing was compiled here")
+def test_compiled_dropout_can_be_differentiated_twice() -> None:
+    x = torch.randn(4, 9, requires_grad=True)
+    y = _Dropped.apply(x, None, 3, 0.5)
+    (first,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)
+    (second,) = torch.autograd.grad(first.sum(), x)
+    torch.testing.assert_close(second, 8.0 * (y != 0))
 
 
 def test_added_is_a_sum_with_what_dropout_gives() -> None:
