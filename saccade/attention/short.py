@@ -15,7 +15,7 @@ from saccade.attention.scores import DotProductScore, Score
 from saccade.attention.selection import Selection, Soft
 from saccade.attention.visibility import CAUSAL
 
-LONGEST = 64  # keys; over more of them torch's kernel is as fast (docs/results.md)
+LONGEST = 256  # keys; with more, the weights that are kept for the way back would take too much memory
 
 
 def fits(score: Score, selection: Selection, dropout: float, lookup: Lookup) -> bool:

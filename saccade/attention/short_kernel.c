@@ -27,43 +27,47 @@ typedef struct {
 
 INLINE int64_t padded(int64_t count) { return (count + LANES - 1) / LANES * LANES; }
 
-/* R rows of c = a b at a time, 2 LANES columns of them in registers; a may be read along its columns, b has rows side by side. */
-#define ROWS_AT_A_TIME(R)                                                                        \
-    for (; i + R <= rows; i += R) {                                                              \
-        int64_t j = 0;                                                                           \
-        for (; j + 2 * LANES <= columns; j += 2 * LANES) {                                       \
-            lanes sum[R][2];                                                                     \
-            for (int r = 0; r < R; r++) sum[r][0] = sum[r][1] = (lanes){0};                      \
-            for (int64_t k = 0; k < depth; k++) {                                                \
-                lanes left = FROM(b + k * b_row + j), right = FROM(b + k * b_row + j + LANES);   \
-                for (int r = 0; r < R; r++) {                                                    \
-                    float factor = a[(i + r) * a_row + k * a_column];                            \
-                    sum[r][0] += factor * left;                                                  \
-                    sum[r][1] += factor * right;                                                 \
-                }                                                                                \
-            }                                                                                    \
-            for (int r = 0; r < R; r++) {                                                        \
-                AT(c + (i + r) * c_row + j) = sum[r][0];                                         \
-                AT(c + (i + r) * c_row + j + LANES) = sum[r][1];                                 \
-            }                                                                                    \
-        }                                                                                        \
-        if (j < columns) {                                                                       \
-            lanes sum[R];                                                                        \
-            for (int r = 0; r < R; r++) sum[r] = (lanes){0};                                     \
-            for (int64_t k = 0; k < depth; k++)                                                  \
-                for (int r = 0; r < R; r++)                                                      \
-                    sum[r] += a[(i + r) * a_row + k * a_column] * FROM(b + k * b_row + j);       \
-            for (int r = 0; r < R; r++) AT(c + (i + r) * c_row + j) = sum[r];                    \
-        }                                                                                        \
+enum { PANEL = 2 * LANES };
+
+/* A matrix whose rows are to be read again and again: in panels of PANEL columns, each with all its rows; the last may have LANES. */
+typedef struct {
+    const float *place;
+    int64_t rows, columns;
+} Panels;
+
+INLINE int64_t panel_width(int64_t column, int64_t columns) { return columns - column >= PANEL ? PANEL : LANES; }
+
+/* R rows of c = a b at a time, N LANES columns of them in registers; a may be read along its columns. */
+#define ROWS_AT_A_TIME(R, N)                                                                             \
+    for (; i + R <= rows; i += R) {                                                                      \
+        lanes sum[R][N];                                                                                 \
+        const float *factors = a + i * a_row, *row = panel;                                              \
+        for (int r = 0; r < R; r++)                                                                      \
+            for (int n = 0; n < N; n++) sum[r][n] = (lanes){0};                                          \
+        for (int64_t k = 0; k < depth; k++, factors += a_column, row += N * LANES)                       \
+            for (int r = 0; r < R; r++)                                                                  \
+                for (int n = 0; n < N; n++) sum[r][n] += factors[r * a_row] * FROM(row + n * LANES);     \
+        for (int r = 0; r < R; r++)                                                                      \
+            for (int n = 0; n < N; n++) AT(c + (i + r) * c_row + j + n * LANES) = sum[r][n];             \
     }
 
-/* c (rows, columns) = a (rows, depth) b (depth, columns); columns are a multiple of LANES. */
-INLINE void product(float *restrict c, int64_t c_row, const float *restrict a, int64_t a_row, int64_t a_column,
-                    const float *restrict b, int64_t b_row, int64_t rows, int64_t columns, int64_t depth) {
-    int64_t i = 0;
-    ROWS_AT_A_TIME(4)
-    ROWS_AT_A_TIME(2)
-    ROWS_AT_A_TIME(1)
+/* c (rows, columns) = a (rows, depth) b, of which rows from `first` on and the leading columns: all, or whole panels. */
+INLINE void product(float *restrict c, int64_t c_row, const float *restrict a, int64_t a_row, int64_t a_column, Panels b, int64_t first,
+                    int64_t rows, int64_t columns, int64_t depth) {
+    for (int64_t j = 0; j < columns; j += PANEL) {
+        int64_t width = panel_width(j, b.columns), i = 0;
+        const float *panel = b.place + j * b.rows + first * width;
+        if (width == PANEL) {
+            ROWS_AT_A_TIME(6, 2)
+            ROWS_AT_A_TIME(4, 2)
+            ROWS_AT_A_TIME(2, 2)
+            ROWS_AT_A_TIME(1, 2)
+        } else {
+            ROWS_AT_A_TIME(6, 1)
+            ROWS_AT_A_TIME(2, 1)
+            ROWS_AT_A_TIME(1, 1)
+        }
+    }
 }
 
 #ifdef __clang__
@@ -91,15 +95,34 @@ INLINE void transpose_square(float *to, int64_t to_row, const float *from, int64
     }
 }
 
-/* to (D, padded(K)) = from (K, D) turned over, with zeros for the keys that are not there. */
-INLINE void transpose(float *restrict to, const float *restrict from, int64_t from_row, int64_t keys, int64_t features) {
-    int64_t to_row = padded(keys), i = 0;
-    for (; i + LANES <= keys; i += LANES)
-        for (int64_t j = 0; j < features; j += LANES) transpose_square(to + j * to_row + i, to_row, from + i * from_row + j, from_row);
-    if (i == keys) return;
-    for (int64_t j = 0; j < features; j++) AT(to + j * to_row + i) = (lanes){0};
-    for (; i < keys; i++)
-        for (int64_t j = 0; j < features; j++) to[j * to_row + i] = from[i * from_row + j];
+/* Rows (K, D) turned over: (D, padded(K)), with zeros for the keys that are not there. */
+INLINE Panels turned(float *restrict to, const float *restrict from, int64_t from_row, int64_t keys, int64_t features) {
+    int64_t columns = padded(keys);
+    for (int64_t i = 0; i < columns; i += LANES) {
+        int64_t panel = i / PANEL * PANEL, width = panel_width(panel, columns);
+        float *place = to + panel * features + i - panel;
+        if (i + LANES <= keys) {
+            for (int64_t j = 0; j < features; j += LANES)
+                transpose_square(place + j * width, width, from + i * from_row + j, from_row);
+            continue;
+        }
+        for (int64_t j = 0; j < features; j++) {
+            AT(place + j * width) = (lanes){0};
+            for (int64_t k = i; k < keys; k++) place[j * width + k - i] = from[k * from_row + j];
+        }
+    }
+    return (Panels){to, features, columns};
+}
+
+/* Rows (count, D) as they are. */
+INLINE Panels gathered(float *restrict to, const float *restrict from, int64_t from_row, int64_t count, int64_t features) {
+    for (int64_t j = 0; j < features; j += PANEL) {
+        int64_t width = panel_width(j, features);
+        for (int64_t i = 0; i < count; i++)
+            for (int64_t lane = 0; lane < width; lane += LANES)
+                AT(to + j * count + i * width + lane) = FROM(from + i * from_row + j + lane);
+    }
+    return (Panels){to, count, features};
 }
 
 /* A row of scores becomes weights that sum to 1, or to 0 where `hidden` (0 or -inf for each key) leaves nothing to see. */
@@ -119,36 +142,32 @@ INLINE void softmax(float *row, const float *hidden, int64_t columns, float scal
     for (int64_t j = 0; j < columns; j += LANES) AT(row + j) *= share;
 }
 
-/* A causal product leaves out what is not seen, some rows at a time; any other takes all rows at once. */
-INLINE int64_t rows_together(const Batch *batch, int64_t rows) { return batch->causal ? LANES : rows; }
+/* A causal product leaves out what is not seen, a panel's rows at a time; any other takes all rows at once. */
+INLINE int64_t rows_together(const Batch *batch, int64_t rows) { return batch->causal ? PANEL : rows; }
 
-/* c (Q, padded(K)) = rows (Q, D) turned (D, padded(K)); where causal, only as far as a query sees. */
-INLINE void against_keys(const Batch *batch, float *c, const float *rows, const float *turned, int64_t queries, int64_t keys) {
-    int64_t width = padded(keys), step = rows_together(batch, queries);
-    for (int64_t i = 0; i < queries; i += step) {
-        int64_t columns = batch->causal ? at_most(width, i + step) : width;
-        product(c + i * width, width, rows + i * batch->features, batch->features, 1, turned, width, at_most(step, queries - i),
-                columns, batch->features);
-    }
+/* c (Q, padded(K)) = rows (Q, D) keys (D, padded(K)); where causal, only as far as a query sees. */
+INLINE void against_keys(const Batch *batch, float *c, const float *rows, int64_t row, Panels keys, int64_t queries) {
+    int64_t width = keys.columns, step = rows_together(batch, queries);
+    for (int64_t i = 0; i < queries; i += step)
+        product(c + i * width, width, rows + i * row, row, 1, keys, 0, at_most(step, queries - i),
+                batch->causal ? at_most(width, i + step) : width, batch->features);
 }
 
 /* c (Q, D) = weights (Q, padded(K)) rows (K, D) */
-INLINE void sum_keys(const Batch *batch, float *c, const float *weights, const float *rows, int64_t queries, int64_t keys) {
-    int64_t width = padded(keys), c_row = batch->heads * batch->features, step = rows_together(batch, queries);
-    for (int64_t i = 0; i < queries; i += step) {
-        int64_t depth = batch->causal ? at_most(keys, i + step) : keys;
-        product(c + i * c_row, c_row, weights + i * width, width, 1, rows, batch->features, at_most(step, queries - i),
-                batch->features, depth);
-    }
+INLINE void sum_keys(const Batch *batch, float *c, const float *weights, Panels rows, int64_t queries) {
+    int64_t width = padded(rows.rows), c_row = batch->heads * batch->features, step = rows_together(batch, queries);
+    for (int64_t i = 0; i < queries; i += step)
+        product(c + i * c_row, c_row, weights + i * width, width, 1, rows, 0, at_most(step, queries - i), batch->features,
+                batch->causal ? at_most(rows.rows, i + step) : rows.rows);
 }
 
-/* c (K, D) = weights (Q, padded(K)) turned over, rows (Q, D) */
-INLINE void sum_queries(const Batch *batch, float *c, const float *weights, const float *rows, int64_t queries, int64_t keys) {
+/* c (K, D) = weights (Q, padded(K)) turned over, rows (Q, D); where causal, from the first who sees these keys. */
+INLINE void sum_queries(const Batch *batch, float *c, const float *weights, Panels rows, int64_t keys) {
     int64_t width = padded(keys), c_row = batch->heads * batch->features, step = rows_together(batch, keys);
     for (int64_t i = 0; i < keys; i += step) {
-        int64_t first = batch->causal ? i : 0; /* who sees these keys */
-        product(c + i * c_row, c_row, weights + first * width + i, 1, width, rows + first * batch->features, batch->features,
-                at_most(step, keys - i), batch->features, queries - first);
+        int64_t first = batch->causal ? i : 0;
+        product(c + i * c_row, c_row, weights + first * width + i, 1, width, rows, first, at_most(step, keys - i), batch->features,
+                rows.rows - first);
     }
 }
 
@@ -158,71 +177,70 @@ INLINE void fetch(const float *rows, int64_t row, int64_t count, int64_t feature
         for (int64_t j = 0; j < features; j += LINE) __builtin_prefetch(rows + i * row + j, 0, 2);
 }
 
-/* Rows of one head side by side: as they stand between other heads they are a power of two apart and drive each other out of the cache. */
-INLINE const float *gathered(float *restrict to, const float *restrict from, int64_t row, int64_t count, int64_t features) {
-    for (int64_t i = 0; i < count; i++)
-        for (int64_t j = 0; j < features; j += LANES) AT(to + i * features + j) = FROM(from + i * row + j);
-    return to;
-}
-
 /* What a head of a sentence is computed in. */
 typedef struct {
-    float *hidden;                /* padded(K): 0 or -inf */
-    float *turned;                /* D, padded(K) */
-    float *gradient;              /* Q, padded(K) */
-    float *queries, *keys, *last; /* rows of D: Q, K and as many as there are more of */
+    float *hidden;   /* padded(K): 0 or -inf */
+    float *gradient; /* Q, padded(K) */
+    float *panels;   /* of the longer of queries and keys, D wide, twice */
 } Desk;
 
 INLINE int64_t longer(int64_t first, int64_t second) { return first > second ? first : second; }
 
-INLINE Desk laid_out(float *held, int64_t queries, int64_t keys, int64_t features) {
-    float *turned = held + padded(keys), *gradient = turned + padded(keys) * features, *rows = gradient + queries * padded(keys);
-    return (Desk){held, turned, gradient, rows, rows + queries * features, rows + (queries + keys) * features};
-}
+INLINE int64_t floats_of_panels(int64_t queries, int64_t keys, int64_t features) { return padded(longer(queries, keys)) * features; }
 
 INLINE int64_t floats_held(int64_t queries, int64_t keys, int64_t features) {
-    Desk desk = laid_out(NULL, queries, keys, features);
-    return desk.last - desk.hidden + longer(queries, keys) * features;
+    return padded(keys) * (1 + queries) + 2 * floats_of_panels(queries, keys, features);
+}
+
+/* How far a row of weights is to be computed with: where causal, the lanes up to the query's own. */
+INLINE int64_t lanes_seen(const Batch *batch, int64_t query, int64_t width) { return batch->causal ? padded(query + 1) : width; }
+
+/* What the products take beyond these lanes, up to the end of a panel, is 0. */
+INLINE void forget_unseen(float *row, int64_t seen, int64_t width) {
+    for (int64_t j = seen; j < at_most(width, (seen + PANEL - 1) / PANEL * PANEL); j += LANES) AT(row + j) = (lanes){0};
 }
 
 INLINE void attend(const Batch *batch, int64_t b, int64_t head, float *weights, const Desk *desk) {
     int64_t features = batch->features, at = head * features;
     int64_t first = batch->query_starts[b], queries = batch->query_starts[b + 1] - first;
     int64_t first_key = batch->key_starts[b], keys = batch->key_starts[b + 1] - first_key, width = padded(keys);
-    const float *query = gathered(desk->queries, batch->query + first * batch->query_row + at, batch->query_row, queries, features);
-    const float *value = gathered(desk->last, batch->value + first_key * batch->value_row + at, batch->value_row, keys, features);
-    transpose(desk->turned, batch->key + first_key * batch->key_row + at, batch->key_row, keys, features);
-    against_keys(batch, weights, query, desk->turned, queries, keys);
+    Panels turned_keys = turned(desk->panels, batch->key + first_key * batch->key_row + at, batch->key_row, keys, features);
+    against_keys(batch, weights, batch->query + first * batch->query_row + at, batch->query_row, turned_keys, queries);
     for (int64_t i = 0; i < queries; i++) {
-        int64_t columns = batch->causal ? padded(i + 1) : width;
+        int64_t seen = lanes_seen(batch, i, width);
         if (batch->causal)
-            for (int64_t j = i + 1; j < columns; j++) weights[i * width + j] = -INFINITY;
-        softmax(weights + i * width, desk->hidden, columns, batch->scale);
+            for (int64_t j = i + 1; j < seen; j++) weights[i * width + j] = -INFINITY;
+        softmax(weights + i * width, desk->hidden, seen, batch->scale);
+        forget_unseen(weights + i * width, seen, width);
     }
-    sum_keys(batch, batch->output + first * batch->heads * features + at, weights, value, queries, keys);
+    Panels values = gathered(desk->panels, batch->value + first_key * batch->value_row + at, batch->value_row, keys, features);
+    sum_keys(batch, batch->output + first * batch->heads * features + at, weights, values, queries);
 }
 
 INLINE void attend_backward(const Batch *batch, int64_t b, int64_t head, const float *weights, const Desk *desk) {
     int64_t features = batch->features, at = head * features, row = batch->heads * features;
     int64_t first = batch->query_starts[b], queries = batch->query_starts[b + 1] - first;
     int64_t first_key = batch->key_starts[b], keys = batch->key_starts[b + 1] - first_key, width = padded(keys);
-    const float *query = gathered(desk->queries, batch->query + first * batch->query_row + at, batch->query_row, queries, features);
-    const float *key = gathered(desk->keys, batch->key + first_key * batch->key_row + at, batch->key_row, keys, features);
-    const float *output = gathered(desk->last, batch->output_gradient + first * row + at, row, queries, features);
-    sum_queries(batch, batch->value_gradient + first_key * row + at, weights, output, queries, keys);
-    transpose(desk->turned, batch->value + first_key * batch->value_row + at, batch->value_row, keys, features);
-    against_keys(batch, desk->gradient, output, desk->turned, queries, keys);
+    const float *output = batch->output_gradient + first * row + at;
+    float *panels = desk->panels, *more_panels = panels + floats_of_panels(queries, keys, features);
+    Panels outputs = gathered(panels, output, row, queries, features);
+    sum_queries(batch, batch->value_gradient + first_key * row + at, weights, outputs, keys);
+    Panels turned_values = turned(more_panels, batch->value + first_key * batch->value_row + at, batch->value_row, keys, features);
+    against_keys(batch, desk->gradient, output, row, turned_values, queries);
     for (int64_t i = 0; i < queries; i++) {
         const float *p = weights + i * width;
         float *g = desk->gradient + i * width;
-        int64_t columns = batch->causal ? padded(i + 1) : width;
+        int64_t seen = lanes_seen(batch, i, width);
         lanes sum = {0};
-        for (int64_t j = 0; j < columns; j += LANES) sum += FROM(p + j) * AT(g + j);
+        for (int64_t j = 0; j < seen; j += LANES) sum += FROM(p + j) * AT(g + j);
         float mean = total(sum);
-        for (int64_t j = 0; j < columns; j += LANES) AT(g + j) = (AT(g + j) - mean) * FROM(p + j) * batch->scale;
+        for (int64_t j = 0; j < seen; j += LANES) AT(g + j) = (AT(g + j) - mean) * FROM(p + j) * batch->scale;
+        forget_unseen(g, seen, width);
     }
-    sum_keys(batch, batch->query_gradient + first * row + at, desk->gradient, key, queries, keys);
-    sum_queries(batch, batch->key_gradient + first_key * row + at, desk->gradient, query, queries, keys);
+    Panels all_keys = gathered(panels, batch->key + first_key * batch->key_row + at, batch->key_row, keys, features);
+    sum_keys(batch, batch->query_gradient + first * row + at, desk->gradient, all_keys, queries);
+    Panels all_queries = gathered(more_panels, batch->query + first * batch->query_row + at, batch->query_row, queries, features);
+    sum_queries(batch, batch->key_gradient + first_key * row + at, desk->gradient, all_queries, keys);
 }
 
 typedef struct {
@@ -242,7 +260,8 @@ static void *work(void *given) {
         int64_t keys = batch->key_starts[b + 1] - first_key, width = padded(keys), next = b + 1 < share->to ? b + 1 : b;
         int64_t next_query = batch->query_starts[next], next_key = batch->key_starts[next];
         int64_t next_queries = batch->query_starts[next + 1] - next_query, next_keys = batch->key_starts[next + 1] - next_key;
-        Desk desk = laid_out(share->held, queries, keys, batch->features);
+        float *gradient = share->held + width;
+        Desk desk = {share->held, gradient, gradient + queries * width};
         for (int64_t j = 0; j < width; j++)
             desk.hidden[j] = j < keys && (!batch->visible || batch->visible[first_key + j]) ? 0 : -INFINITY;
         for (int64_t head = 0; head < batch->heads; head++, weights += queries * width) {

@@ -251,7 +251,8 @@ def test_a_batch_of_short_sequences_takes_it_and_long_or_few_ones_do_not():
 
     assert chosen(64, 16) is Route.SHORT
     assert chosen(1, 16) is Route.FUSED
-    assert chosen(16, 128) is Route.FUSED
+    assert chosen(16, 256) is Route.SHORT
+    assert chosen(16, 257) is Route.FUSED
 
 
 @needs_kernel
