@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from saccade import config as configs
+from saccade.attention.compiled import kernels
 from saccade.config import Recipe
 from saccade.errors import ConfigError, UserError
 from saccade.files import write_text
@@ -186,7 +187,10 @@ def _announce(task: Task, training: Training, reporter: Reporter, may_go_on: boo
     count = sum(parameter.numel() for parameter in task.model.parameters())
     dtype = str(training.dtype).removeprefix("torch.")
     threads = torch.get_num_threads()
-    reporter.say(f"{count:,} parameters, {dtype}, {threads} thread{'s' if threads > 1 else ''} on {training.device}")
+    where = f"{threads} thread{'s' if threads > 1 else ''} on {training.device}"
+    if training.device.type == "cpu":
+        where += f" with{'out' if kernels() is None else ''} compiled kernels"
+    reporter.say(f"{count:,} parameters, {dtype}, {where}")
 
 
 def _further(training: Training) -> str:
