@@ -163,6 +163,7 @@ class Attend(nn.Module):
         """Each sequence by itself: without padding where a kernel can, padded otherwise."""
         if lookup.visible is not None or lookup.bias is not None or lookup.first_query:
             raise ValueError("packed sequences may have a band, but no mask, bias or first query: pad them instead")
+        packed.check(lookup.query, lookup.prepared)
         if self.route is None and short.fits_packed(self.score, self.selection, dropout, lookup, packed):
             if is_watched(self):
                 with torch.no_grad():

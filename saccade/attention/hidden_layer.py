@@ -81,9 +81,10 @@ class ChunkedHiddenLayer(Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         query, key, v = ctx.saved_tensors
-        sums, of_query = _Gradients(key, v), torch.empty_like(query)
+        sums = _Gradients(key, v)
         if ctx.is_compiled:
             return sums.add_compiled(query, key, gradient), *sums.of_key_and_v(), None
+        of_query = torch.empty_like(query)
         for rows, hidden in _hidden_chunks(query, key, ctx.elements):
             of_query[..., rows, :] = sums.add(hidden, gradient[..., rows, :], hidden)
         return of_query, *sums.of_key_and_v(), None

@@ -78,8 +78,8 @@ int saccade_hidden_layer(const Layer *layer, int64_t threads) {
     Share shares[MOST_THREADS];
     int backward = layer->gradient != NULL;
     int64_t parts = backward ? layer->features / LANES : layer->batch * layer->queries, size = backward ? LANES : 1;
-    threads = at_most(at_most(threads, MOST_THREADS), parts);
-    if (threads < 1) threads = 1;
+    int64_t units = layer->batch * layer->queries * layer->keys * layer->features;
+    threads = worth_starting(at_most(threads, parts), 8 * units); /* a unit costs as much as several multiplications */
     float *of_v = backward ? malloc((size_t)layer->features * sizeof(float)) : NULL;
     if (backward && !of_v) return 0;
     for (int64_t thread = 0; thread < threads; thread++)

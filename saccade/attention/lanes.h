@@ -50,6 +50,13 @@ INLINE float total(lanes x) { return ((x[0] + x[1]) + (x[2] + x[3])) + ((x[4] + 
 
 INLINE int64_t at_most(int64_t count, int64_t most) { return count < most ? count : most; }
 
+INLINE int64_t at_least(int64_t count, int64_t least) { return count > least ? count : least; }
+
+/* How many of the threads that may be had are worth starting for so many multiplications: each for a few tenths of a millisecond or more. */
+INLINE int64_t worth_starting(int64_t threads, int64_t multiplications) {
+    return at_least(at_most(at_most(threads, MOST_THREADS), multiplications >> 22), 1);
+}
+
 /* work(share) for every one of `count` shares of `size` bytes each, side by side; those for which no thread could be had come last. */
 INLINE void in_threads(void *(*work)(void *), void *shares, size_t size, int64_t count) {
     pthread_t others[MOST_THREADS];

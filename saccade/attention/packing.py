@@ -30,6 +30,13 @@ class Packing:
         return torch.cat((self.lengths.new_zeros(1), self.lengths.cumsum(0)))
 
     @cached_property
+    def places(self) -> int:
+        """N"""
+        if self.lengths.numel() and int(self.lengths.min()) < 0:
+            raise ValueError(f"a sequence has a length of 0 or more; got {int(self.lengths.min())}")
+        return int(self.starts[-1])
+
+    @cached_property
     def longest(self) -> int:
         return int(self.lengths.max()) if len(self.lengths) else 0
 
@@ -67,3 +74,15 @@ class Packed:
 
     queries: Packing
     keys: Packing
+
+    def check(self, query: Tensor, key: Tensor) -> None:
+        """That these (1, ..., N, D) are all of them."""
+        if len(self.queries.lengths) != len(self.keys.lengths):
+            counts = f"{len(self.queries.lengths)} and {len(self.keys.lengths)}"
+            raise ValueError(f"queries and keys must be of the same sequences; they are of {counts}")
+        for packing, x, what in ((self.queries, query, "queries"), (self.keys, key, "keys")):
+            if x.shape[0] != 1 or x.shape[-2] != packing.places:
+                raise ValueError(
+                    f"packed sequences stand in one row: {what} of {packing.places} places must be (1, ..., {packing.places}, size); "
+                    f"got {tuple(x.shape)}"
+                )

@@ -47,7 +47,7 @@ def attend(score: Score, lookup: Lookup) -> Tensor:
     visible = lookup.visible
     if visible is not None:
         visible = visible[(None,) * (4 - visible.dim())].expand(batch, 1, 1, keys).flatten()
-    starts = torch.arange(batch + 1)
+    starts = torch.arange(batch + 1, device=lookup.query.device)
     context = _attend(score, lookup, starts * queries, starts * keys, visible)  # (B·Q, H, D)
     return context.unflatten(0, (batch, queries)).transpose(1, 2)
 
@@ -84,4 +84,4 @@ def is_plain(score: Score, selection: Selection, dropout: float, lookup: Lookup)
 
 def _tells_only_keys_apart(visible: Tensor) -> bool:
     heads_and_queries = visible.shape[-3:-1]
-    return 1 <= visible.dim() <= 4 and heads_and_queries.numel() == 1
+    return visible.dtype is torch.bool and 1 <= visible.dim() <= 4 and heads_and_queries.numel() == 1

@@ -125,11 +125,13 @@ INLINE Panels gathered(float *restrict to, const float *restrict from, int64_t f
     return (Panels){to, count, features};
 }
 
-/* A row of scores becomes weights that sum to 1, or to 0 where `hidden` (0 or -inf for each key) leaves nothing to see. */
-INLINE void softmax(float *row, const float *hidden, int64_t columns, float scale) {
+/* A row of scores becomes weights that sum to 1, or to 0 where `hidden` (0 or -inf for each key) leaves nothing to see.
+ * Of the last lanes only those before `seen` count. */
+INLINE void softmax(float *row, const float *hidden, int64_t columns, int64_t seen, float scale) {
     lanes most = (lanes){0} - INFINITY, sum = {0};
     for (int64_t j = 0; j < columns; j += LANES) {
         AT(row + j) = AT(row + j) * scale + FROM(hidden + j);
+        for (int64_t k = seen; k < j + LANES; k++) row[k] = -INFINITY;
         most = larger(AT(row + j), most);
     }
     float top = largest(most);
@@ -184,9 +186,7 @@ typedef struct {
     float *panels;   /* of the longer of queries and keys, D wide, twice */
 } Desk;
 
-INLINE int64_t longer(int64_t first, int64_t second) { return first > second ? first : second; }
-
-INLINE int64_t floats_of_panels(int64_t queries, int64_t keys, int64_t features) { return padded(longer(queries, keys)) * features; }
+INLINE int64_t floats_of_panels(int64_t queries, int64_t keys, int64_t features) { return padded(at_least(queries, keys)) * features; }
 
 INLINE int64_t floats_held(int64_t queries, int64_t keys, int64_t features) {
     return padded(keys) * (1 + queries) + 2 * floats_of_panels(queries, keys, features);
@@ -208,9 +208,7 @@ INLINE void attend(const Batch *batch, int64_t b, int64_t head, float *weights, 
     against_keys(batch, weights, batch->query + first * batch->query_row + at, batch->query_row, turned_keys, queries);
     for (int64_t i = 0; i < queries; i++) {
         int64_t seen = lanes_seen(batch, i, width);
-        if (batch->causal)
-            for (int64_t j = i + 1; j < seen; j++) weights[i * width + j] = -INFINITY;
-        softmax(weights + i * width, desk->hidden, seen, batch->scale);
+        softmax(weights + i * width, desk->hidden, seen, batch->causal ? i + 1 : width, batch->scale);
         forget_unseen(weights + i * width, seen, width);
     }
     Panels values = gathered(desk->panels, batch->value + first_key * batch->value_row + at, batch->value_row, keys, features);
@@ -288,10 +286,10 @@ static int in_shares(const Batch *batch, int64_t threads, int backward) {
         int64_t queries = batch->query_starts[each + 1] - batch->query_starts[each];
         int64_t keys = batch->key_starts[each + 1] - batch->key_starts[each];
         all += queries * padded(keys);
-        most = longer(most, floats_held(queries, keys, batch->features));
+        most = at_least(most, floats_held(queries, keys, batch->features));
     }
     most = (most + LINE) / LINE * LINE;
-    threads = at_most(longer(threads, 1), MOST_THREADS);
+    threads = worth_starting(at_most(threads, batch->sentences), 2 * all * batch->heads * batch->features);
     float *held = malloc((size_t)(most * threads) * sizeof(float));
     if (!held) return 0;
     for (int64_t thread = 0; thread < threads; thread++) {

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd import Function
-from torch.autograd.function import once_differentiable
 
 from saccade.attention import compiled
+from saccade.attention.selection import masked_softmax
 
 LANES = 8  # floats that are computed with at once: a head has a multiple of them
 
@@ -55,6 +55,11 @@ def attend(
     `query_starts` and `key_starts` (B + 1,) say in which row each sentence begins, and where the last one ends. `visible` (N',) hides
     keys. `causal`: a query sees no key after its own place; then a sentence has as many keys as queries.
     """
+    if not can_compute(query, key, value):
+        raise ValueError(
+            f"this kernel takes float32 of a CPU, heads of the same multiple of {LANES}; got "
+            + ", ".join(f"{x.dtype} {tuple(x.shape)}" for x in (query, key, value))
+        )
     return _Short.apply(query, key, value, query_starts, key_starts, visible, causal, scale)
 
 
@@ -84,15 +89,45 @@ class _Short(Function):
         return output
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        query, key, value, query_starts, key_starts, visible, weights = ctx.saved_tensors
+        causal, scale = ctx.how
+        if torch.is_grad_enabled() or not compiled.can_compute(gradient):  # to be differentiated again, or many at once
+
+            def attend_again(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+                return _by_torch(query, key, value, query_starts, key_starts, visible, causal, scale)
+
+            given = (query, key, value)
+            return *compiled.gradients_by_torch(attend_again, given, gradient, ctx.needs_input_grad), *[None] * 5
         gradient = gradient.contiguous()
-        batch = _describe(*ctx.saved_tensors, *ctx.how)
-        gradients = [each.new_empty(each.shape) for each in ctx.saved_tensors[:3]]
+        batch = _describe(query, key, value, query_starts, key_starts, visible, weights, causal, scale)
+        gradients = [each.new_empty(each.shape) for each in (query, key, value)]
         batch.output_gradient = gradient.data_ptr()
         batch.query_gradient, batch.key_gradient, batch.value_gradient = (each.data_ptr() for each in gradients)
         compiled.run("saccade_attend_backward", batch)
         return *gradients, None, None, None, None, None
+
+
+def _by_torch(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    query_starts: Tensor,
+    key_starts: Tensor,
+    visible: Tensor | None,
+    causal: bool,
+    scale: float,
+) -> Tensor:
+    """What the kernel computes, a sentence at a time."""
+    contexts = []
+    own, others = query_starts.diff().tolist(), key_starts.diff().tolist()
+    seen = torch.ones(len(key), dtype=torch.bool) if visible is None else visible
+    for q, k, v, mask in zip(query.split(own), key.split(others), value.split(others), seen.split(others), strict=True):
+        scores = torch.einsum("qhd,khd->hqk", q, k) * scale
+        mask = mask.expand(scores.shape[1:])
+        weights = masked_softmax(scores, mask.tril() if causal else mask)
+        contexts.append(torch.einsum("hqk,khd->qhd", weights, v))
+    return torch.cat(contexts)
 
 
 def _describe(

@@ -104,14 +104,18 @@ class _Dropped(Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, to: Tensor | None, seed: int, rate: float) -> Tensor:
-        ctx.how = seed, rate
+        ctx.how, ctx.shape = (seed, rate), x.shape
         dropped = x.new_empty(x.shape)
         _drop(x, to, dropped, seed, rate, _scale(rate), rectified=False)
         return dropped
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        of_x = _Dropped.apply(gradient.contiguous(), None, *ctx.how) if ctx.needs_input_grad[0] else None
+        of_x = None
+        if ctx.needs_input_grad[0] and compiled.can_compute(gradient):
+            of_x = _Dropped.apply(gradient.contiguous(), None, *ctx.how)
+        elif ctx.needs_input_grad[0]:  # many gradients at once
+            of_x = gradient * _Dropped.apply(torch.ones(ctx.shape), None, *ctx.how)
         return of_x, gradient if ctx.needs_input_grad[1] else None, None, None
 
 

@@ -68,7 +68,7 @@ static void *work(void *given) {
 int saccade_drop(const Numbers *numbers, int64_t threads) {
     Share shares[MOST_THREADS];
     int64_t parts = numbers->count / LANES;
-    threads = numbers->count < 1 << 16 ? 1 : at_most(threads, MOST_THREADS); /* few numbers are done before a thread has begun */
+    threads = worth_starting(threads, 4 * numbers->count);
     for (int64_t thread = 0; thread < threads; thread++)
         shares[thread] = (Share){numbers, parts * thread / threads * LANES,
                                  thread == threads - 1 ? numbers->count : parts * (thread + 1) / threads * LANES};

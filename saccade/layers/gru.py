@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd import Function
-from torch.autograd.function import once_differentiable
 
 from saccade.attention import compiled
 
@@ -71,11 +70,14 @@ class _Gates(Function):
         return after
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, ...]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        from_input, from_state, state, opened = ctx.saved_tensors
+        given = from_input, from_state, state
+        if torch.is_grad_enabled() or not compiled.can_compute(gradient):  # to be differentiated again, or many at once
+            return compiled.gradients_by_torch(_by_torch, given, gradient, ctx.needs_input_grad)
         gradient = gradient.contiguous()
-        gradients = [x.new_empty(x.shape) for x in ctx.saved_tensors[:3]]
-        described = _describe(*ctx.saved_tensors)
+        gradients = [x.new_empty(x.shape) for x in given]
+        described = _describe(from_input, from_state, state, opened)
         described.next_gradient, described.backward = gradient.data_ptr(), 1
         described.input_gradient, described.gates_gradient, described.state_gradient = (x.data_ptr() for x in gradients)
         compiled.run("saccade_gru", described)

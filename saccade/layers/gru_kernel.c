@@ -31,9 +31,12 @@ INLINE lanes sigmoid(lanes x) {
     return chosen(x >= (lanes){0}, share, small * share);
 }
 
+/* By e^-2|x|; near 0, where that would leave few digits, by a series. */
 INLINE lanes tangent(lanes x) {
-    lanes small = exponential(-2.0f * (lanes)((whole)x & ALL_BUT_SIGN)), size = (1.0f - small) / (1.0f + small);
-    return (lanes)((whole)size | ((whole)x & ~ALL_BUT_SIGN));
+    lanes size = (lanes)((whole)x & ALL_BUT_SIGN), small = exponential(-2.0f * size), square = x * x;
+    lanes far = (lanes)((whole)((1.0f - small) / (1.0f + small)) | ((whole)x & ~ALL_BUT_SIGN));
+    lanes near = x + x * square * (-1.0f / 3 + square * (2.0f / 15 + square * (-17.0f / 315 + square * (62.0f / 2835))));
+    return chosen(size < (lanes){0} + 0.25f, near, far);
 }
 
 INLINE void step(const Gates *gates, int64_t i) {

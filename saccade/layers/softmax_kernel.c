@@ -61,8 +61,7 @@ static void *work(void *given) {
 /* 0 if there was no memory. */
 int saccade_softmax_rows(const Rows *rows, int64_t threads) {
     Rows shares[MOST_THREADS];
-    threads = at_most(at_most(threads, MOST_THREADS), rows->rows);
-    if (threads < 1) threads = 1;
+    threads = worth_starting(at_most(threads, rows->rows), 8 * rows->rows * rows->words); /* an exponential is several multiplications */
     float *apart = rows->bias_gradient ? calloc((size_t)(threads * rows->words), sizeof(float)) : NULL;
     if (rows->bias_gradient && !apart) return 0;
     for (int64_t thread = 0; thread < threads; thread++) {
@@ -76,7 +75,8 @@ int saccade_softmax_rows(const Rows *rows, int64_t threads) {
         if (apart) shares[thread].bias_gradient = apart + thread * rows->words;
     }
     in_threads(work, shares, sizeof(Rows), threads);
-    for (int64_t i = 0; apart && i < threads * rows->words; i++) rows->bias_gradient[i % rows->words] += apart[i];
+    for (int64_t thread = 0; apart && thread < threads; thread++)
+        for (int64_t j = 0; j < rows->words; j++) rows->bias_gradient[j] += apart[thread * rows->words + j];
     free(apart);
     return 1;
 }

@@ -27,7 +27,16 @@ def visit(
     The logit of each target (rows,) and its negative log-likelihood are written; the latter is infinite where torch's own probability is 0.
     """
     ours = compiled.can_compute(logits, bias) and all(x.is_contiguous() for x in (logits, bias, targets))
-    (_compiled if ours else _by_torch)(logits, bias, targets, target_logit, nll, smoothing, bias_gradient)
+    is_right = targets.dtype is torch.int64 and targets.shape == logits.shape[:1] and bias.shape == logits.shape[1:]
+    way = (
+        _compiled if ours and is_right and _are_words(targets, logits.shape[1]) else _by_torch
+    )  # which says what is wrong
+    way(logits, bias, targets, target_logit, nll, smoothing, bias_gradient)
+
+
+def _are_words(targets: Tensor, words: int) -> bool:
+    least, most = targets.aminmax() if len(targets) else (0, 0)
+    return bool(least >= 0 and most < words)
 
 
 class _Rows(ctypes.Structure):

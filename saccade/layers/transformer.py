@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from torch import Tensor, nn
 
-from saccade.attention import CAUSAL, Memory, MultiHead, Packed, Packing
+from saccade.attention import CAUSAL, Memory, MultiHead, Packed
 from saccade.layers.decoder_cache import Past
 from saccade.layers.dropout import Dropout, add_dropped
 from saccade.layers.feed_forward import FeedForward
@@ -71,16 +71,11 @@ class DecoderLayer(nn.Module):
         self.around_cross_attention = RESIDUALS[norm](self_attention.size, dropout)
         self.around_feed_forward = RESIDUALS[norm](self_attention.size, dropout)
 
-    def forward(self, x: Tensor, source: Memory, visible: Tensor | None) -> Tensor:
-        """All positions at once, none of which sees a later one."""
-        x = self.around_self_attention(x, lambda h: self.self_attention(h, band=CAUSAL).context)
-        return self._after_self_attention(x, source, visible=visible)
-
-    def read_packed(self, x: Tensor, targets: Packing, source: Memory, sources: Packing) -> Tensor:
-        """The same for sentences that stand one after the other (1, N, D), and so do their sources."""
-        own, across = Packed(targets, targets), Packed(targets, sources)
+    def forward(self, x: Tensor, source: Memory, visible: Tensor | None, packed: Packed | None = None) -> Tensor:
+        """All positions at once, none of which sees a later one. `packed`: sentences and their sources, each in one row."""
+        own = None if packed is None else Packed(packed.queries, packed.queries)
         x = self.around_self_attention(x, lambda h: self.self_attention(h, band=CAUSAL, packed=own).context)
-        return self._after_self_attention(x, source, packed=across)
+        return self._after_self_attention(x, source, visible=visible, packed=packed)
 
     def step(self, x: Tensor, past: Past, number: int, source: Memory, visible: Tensor | None, width: int) -> Tensor:
         """The next position (N, 1, D) of the layer with this number; `width` hypotheses in a row look at the same source."""

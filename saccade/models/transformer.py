@@ -141,14 +141,10 @@ class Decoder(nn.Module):
         source = tuple(layer.cross_attention.remember(encoded.annotations) for layer in layers)
         return State(Past(len(layers)), source, encoded.visible, plain=PlainSteps.of(layers, self.norm))
 
-    def forward(self, y: Tensor, encoded: Encoded) -> Tensor:
+    def forward(self, y: Tensor, encoded: Encoded, packed: Packed | None = None) -> Tensor:
+        visible = encoded.visible if packed is None else None
         for layer in self.layers:
-            y = layer(y, _layer(layer).cross_attention.remember(encoded.annotations), encoded.visible)
-        return self.norm(y)
-
-    def read_packed(self, y: Tensor, targets: Packing, annotations: Tensor, sources: Packing) -> Tensor:
-        for layer in map(_layer, self.layers):
-            y = layer.read_packed(y, targets, layer.cross_attention.remember(annotations), sources)
+            y = layer(y, _layer(layer).cross_attention.remember(encoded.annotations), visible, packed)
         return self.norm(y)
 
     def step(self, y: Tensor, state: State) -> tuple[Tensor, State]:
@@ -195,9 +191,9 @@ class Transformer(nn.Module):
         """Readouts (words, D) of all targets one after the other: what `encode` and `read` compute, without a place for padding."""
         sources, targets = Packing(source_lengths), Packing(target_lengths)
         x = self._embed_packed(self.source_embedding, source, self.source_positions, sources)
-        annotations = self.encoder(x, None, Packed(sources, sources))
+        encoded = Encoded(self.encoder(x, None, Packed(sources, sources)), sources.visible)
         y = self._embed_packed(self.target_embedding, target, self.target_positions, targets)
-        return self.decoder.read_packed(y, targets, annotations, sources).squeeze(0)
+        return self.decoder(y, encoded, Packed(targets, sources)).squeeze(0)
 
     @property
     def packs(self) -> bool:
@@ -226,7 +222,7 @@ class Transformer(nn.Module):
     ) -> Tensor:
         embedded = embedding(words[:, : packing.longest][packing.visible[:, 0]])[None] * self.scale  # (1, N, D)
         if positions is not None:
-            embedded = embedded + positions(packing.longest)[packing.positions]
+            embedded = embedded + positions(packing.longest).index_select(0, packing.positions)
         return self.dropout(embedded)
 
     def _draw_weights(self, initial: str) -> None:

@@ -7,7 +7,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.autograd import forward_ad
 from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.checkpoint import checkpoint
 
 from saccade.attention import (
     CAUSAL,
@@ -344,3 +347,106 @@ def test_short_attention_is_torchs_own():
     q, k, v = (torch.randn(64, 4, 16, 32) for _ in range(3))
     attend = Attend(ScaledDot(32, heads=4))
     torch.testing.assert_close(attend(q, k, v).context, F.scaled_dot_product_attention(q, k, v), **TOLERANCE)
+
+
+@needs_kernel
+@pytest.mark.parametrize("lengths", [[6, 6], [3, 3], [-1, 11]])
+def test_lengths_that_are_not_those_of_the_row_are_refused(lengths):
+    sequences, x = Packing(torch.tensor(lengths)), torch.randn(1, 10, 16)
+    with pytest.raises(ValueError, match=r"one row|0 or more"):
+        MultiHead(16, 2)(x, packed=Packed(sequences, sequences))
+
+
+def test_sequences_of_another_batch_or_number_are_refused():
+    five, ten = Packing(torch.tensor([5, 5])), Packing(torch.tensor([10]))
+    with pytest.raises(ValueError, match="one row"):
+        MultiHead(16, 2)(torch.randn(4, 10, 16), packed=Packed(five, five))
+    with pytest.raises(ValueError, match="same sequences"):
+        MultiHead(16, 2)(torch.randn(1, 10, 16), packed=Packed(five, ten))
+
+
+# Ways back that are not the plain one
+
+
+def attended(layer=None):
+    layer = MultiHead(16, 2) if layer is None else layer
+    return lambda x: layer(x).context
+
+
+def many(batch=64):
+    return torch.randn(batch, 16, 16, requires_grad=True)  # enough for the kernel to be taken
+
+
+@needs_kernel
+def test_what_is_saved_may_be_put_elsewhere_or_computed_again():
+    run, x = attended(), many()
+    (expected,) = torch.autograd.grad(run(x).square().sum(), x)
+    (again,) = torch.autograd.grad(checkpoint(run, x, use_reentrant=False).square().sum(), x)
+    torch.testing.assert_close(again, expected)
+    with torch.autograd.graph.saved_tensors_hooks(torch.clone, torch.clone):
+        seen = run(x).square().sum()
+    (found,) = torch.autograd.grad(seen, x)
+    torch.testing.assert_close(found, expected)
+
+
+@needs_kernel
+def test_a_gradient_may_have_a_gradient():
+    x = many()
+    layer = MultiHead(16, 2)
+    found = []
+    for route in (None, Route.EXPLICIT):
+        layer.route = route
+        (first,) = torch.autograd.grad(layer(x, band=CAUSAL).context.square().sum(), x, create_graph=True)
+        found.append(torch.autograd.grad(first.square().sum(), x)[0])
+    torch.testing.assert_close(*found, rtol=1e-3, atol=1e-4)
+
+
+@needs_kernel
+def test_many_gradients_at_once_and_forward_ones_are_still_to_be_had():
+    run, x = attended(), many()
+    answer = run(x).sum((1, 2))
+    (found,) = torch.autograd.grad(answer, x, torch.eye(64), is_grads_batched=True, retain_graph=True)
+    (one,) = torch.autograd.grad(answer, x, torch.eye(64)[3])
+    torch.testing.assert_close(found[3], one, rtol=1e-4, atol=1e-5)
+    with torch.no_grad(), forward_ad.dual_level(), sdpa_kernel(SDPBackend.MATH):
+        run(forward_ad.make_dual(x.detach(), torch.ones_like(x)))
+
+
+@needs_kernel
+def test_a_graph_of_the_whole_layer_can_be_captured():
+    layer = MultiHead(16, 2).eval()
+    x = many().detach()
+    captured = torch.export.export(layer, (x,), strict=True)
+    torch.testing.assert_close(captured.module()(x).context, layer(x).context, **TOLERANCE)
+
+
+@needs_kernel
+def test_a_library_that_cannot_be_loaded_is_none():
+    compiled.kernels.cache_clear()
+    with patch.object(compiled.ctypes, "CDLL", side_effect=OSError("wrong architecture")):
+        assert compiled.kernels() is None
+    compiled.kernels.cache_clear()
+    assert compiled.kernels() is not None
+
+
+@needs_kernel
+def test_a_mask_of_numbers_is_no_mask():
+    query, key, value = padded_inputs()
+    lookup = Lookup(query, key, value, visible=torch.ones(1, 7))
+    assert not short.fits(ScaledDot(8, heads=2), Attend(ScaledDot(8)).selection, 0.0, lookup)
+
+
+@needs_kernel
+def test_what_stands_for_itself_keeps_a_negative_scale():
+    query = rows(6, 1, 8)
+    at = starts([6])
+    expected = one_by_one(query, query, query, [6], [6], None, True, -0.7)
+    torch.testing.assert_close(
+        short_kernel.attend(query, query, query, at, at, None, True, -0.7).double(), expected, **TOLERANCE
+    )
+
+
+@needs_kernel
+def test_the_kernel_itself_refuses_what_it_cannot_read():
+    with pytest.raises(ValueError, match="float32"):
+        short_kernel.attend(*[torch.randn(2, 1, 8).double()] * 3, starts([2]), starts([2]))

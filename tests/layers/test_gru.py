@@ -5,9 +5,11 @@ from unittest.mock import patch
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from saccade.attention import compiled
 from saccade.layers import gru
+from saccade.layers.recurrent import GRUCell
 
 needs_kernel = pytest.mark.skipif(compiled.kernels() is None, reason="nothing was compiled here")
 
@@ -75,3 +77,43 @@ def test_where_nothing_was_compiled_torch_does_it():
     given = torch.randn(2, 24), torch.randn(2, 24), torch.randn(2, 8)
     with patch.object(compiled, "kernels", lambda: None):
         assert torch.equal(gru.next_state(*given), gru._by_torch(*given))
+
+
+@needs_kernel
+def test_small_arguments_keep_their_digits():
+    small = torch.logspace(-8, 0, 24)[None]
+    closed, none = torch.full((1, 24), -100.0), torch.zeros(1, 24)  # nothing of the old state stays: h' = tanh(x)
+    from_input = torch.cat((none, closed, small), 1)
+    found = gru.next_state(from_input, torch.zeros(1, 72), none)
+    torch.testing.assert_close(found, torch.tanh(small), rtol=1e-6, atol=0)
+
+
+@needs_kernel
+def test_what_is_saved_may_be_put_elsewhere_or_computed_again_and_differentiated_again():
+    given = [torch.randn(2, n, requires_grad=True) for n in (24, 24, 8)]
+    expected = torch.autograd.grad(gru._by_torch(*given).square().sum(), given, create_graph=True)
+    again = torch.autograd.grad(checkpoint(gru.next_state, *given, use_reentrant=False).square().sum(), given)
+    with torch.autograd.graph.saved_tensors_hooks(torch.clone, torch.clone):
+        after = gru.next_state(*given).square().sum()
+    for found in (again, torch.autograd.grad(after, given)):
+        for ours, theirs in zip(found, expected, strict=True):
+            torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
+    mine = torch.autograd.grad(gru.next_state(*given).sum(), given, create_graph=True)
+    plain = torch.autograd.grad(gru._by_torch(*given).sum(), given, create_graph=True)
+    for ours, theirs in zip(
+        torch.autograd.grad(sum(each.sum() for each in mine), given),
+        torch.autograd.grad(sum(each.sum() for each in plain), given),
+        strict=True,
+    ):
+        torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-4)
+
+
+@needs_kernel
+def test_a_cell_can_be_compiled_by_torch_as_a_whole():
+    cell = GRUCell(3, 8)
+    graphs = []
+    compiled_cell = torch.compile(cell, backend=lambda graph, _: graphs.append(graph) or graph, fullgraph=True)
+    state = torch.randn(2, 8)
+    gates = cell.gates(torch.randn(2, 3))
+    torch.testing.assert_close(compiled_cell(gates, state), cell(gates, state))
+    assert len(graphs) == 1

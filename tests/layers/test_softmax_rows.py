@@ -76,3 +76,9 @@ def test_where_nothing_was_compiled_torch_does_it():
     with patch.object(compiled, "kernels", lambda: None):
         for found, same in zip(visit(softmax_rows.visit, logits, bias, targets), expected, strict=True):
             assert torch.equal(found, same)
+
+
+@pytest.mark.parametrize("targets", [torch.tensor([1, -100]), torch.tensor([1, 20]), torch.tensor([1, 2, 3])])
+def test_targets_that_are_no_words_are_refused(targets):
+    with pytest.raises((IndexError, RuntimeError)):
+        visit(softmax_rows.visit, torch.randn(2, 20), torch.zeros(20), targets)

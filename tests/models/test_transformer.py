@@ -230,12 +230,13 @@ def test_small_weights_are_those_that_hugging_face_starts_from():
 def packed_and_padded(model, source, lengths, target, target_lengths):
     """Readouts of all words that are no padding, both ways, and the gradients of all weights."""
     inside = torch.arange(target.shape[1]) < target_lengths[:, None]
+    wanted = torch.randn(int(target_lengths.sum()), model.output.in_features).to(model.output.weight)
     for readouts in (
         model.read_packed(source, lengths, target, target_lengths),
         model.read(model.encode(source, lengths), target)[0][inside],
     ):
         learned = [weights for weights in model.parameters() if weights.requires_grad]
-        yield readouts, torch.autograd.grad(readouts.square().sum(), learned, allow_unused=True)
+        yield readouts, torch.autograd.grad((readouts * wanted).sum(), learned, allow_unused=True)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -274,3 +275,30 @@ def test_packed_sentences_are_recorded_as_padded_ones():
         torch.testing.assert_close(
             packed[name][0].transpose(1, 2)[inside], padded[name][0].transpose(1, 2)[inside], rtol=1e-4, atol=1e-5
         )
+
+
+def test_hooks_are_called_for_packed_sentences_too():
+    model = make(torch.float32)
+    source, lengths, target = a_batch()
+    called = []
+    for name, module in model.named_modules():
+        module.register_forward_hook(lambda *_, name=name: called.append(name))
+    model.read(model.encode(source, lengths), target)
+    padded, called[:] = sorted(called), []
+    model.read_packed(source, lengths, target, torch.full((3,), 6))
+    assert sorted(called) == padded
+
+
+def test_packed_gradients_are_the_same_every_time_in_many_threads():
+    model = make(torch.float32, positions="learned")
+    source, lengths = torch.randint(4, 11, (200, 9)), torch.randint(1, 10, (200,))
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        found = []
+        for _ in range(3):
+            readouts = model.read_packed(source, lengths, source, lengths)
+            found.append(torch.autograd.grad(readouts.sin().sum(), model.source_positions.table)[0])
+    finally:
+        torch.set_num_threads(before)
+    assert all(torch.equal(each, found[0]) for each in found)
