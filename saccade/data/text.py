@@ -149,7 +149,7 @@ def _tab_pairs(path: Path) -> Iterator[Pair]:
         if len(columns) != 2:
             raise UserError(
                 f"{path}, line {number:,}: found {counted(len(columns), 'column')} where there must be two, "
-                "source and target with one tab between them; mend that line or give the two sides as two files."
+                "source and target with one tab between them; mend that line, or give two files as data.source and data.target."
             )
         yield columns[0], columns[1]
 
