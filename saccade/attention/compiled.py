@@ -19,6 +19,7 @@ NAMES = (
     "saccade_drop",
     "saccade_gru",
     "saccade_hidden_layer",
+    "saccade_rows",
     "saccade_softmax_rows",
 )
 

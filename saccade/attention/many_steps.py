@@ -18,6 +18,8 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from saccade.attention import row_kernel
+
 _Aside = dict[int, list[tuple[Tensor, Tensor]]]  # xₜ and gₜ of each backward pass that goes on
 
 
@@ -35,6 +37,8 @@ def over_many_steps(matrix: Tensor, bias: Tensor | None = None) -> Callable[[Ten
 
 
 def _product(x: Tensor, matrix: Tensor, bias: Tensor | None) -> Tensor:
+    if bias is None and not torch.is_grad_enabled() and row_kernel.can_compute(x, matrix):
+        return row_kernel.product(x, matrix)
     return x @ matrix if bias is None else F.linear(x, matrix.mT, bias)
 
 
@@ -73,7 +77,11 @@ class _Product(Function):
             ctx.aside[now] = []
             forget_after(now, ctx.aside)
         ctx.aside[now].append((x.detach(), gradient))  # with its history it would hold itself
-        return gradient @ matrix.mT if ctx.needs_input_grad[0] else None, None, None, gradient.new_zeros(()), None
+        of_x = None
+        if ctx.needs_input_grad[0]:
+            small = row_kernel.can_compute(gradient, matrix)
+            of_x = row_kernel.product_turned(gradient, matrix) if small else gradient @ matrix.mT
+        return of_x, None, None, gradient.new_zeros(()), None
 
 
 class _Ticket(Function):
