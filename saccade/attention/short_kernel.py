@@ -7,6 +7,8 @@ Axis legend: B sentences, N rows of all sentences, H heads, Q queries, K keys, D
 """
 
 import ctypes
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -60,96 +62,74 @@ def attend(
             f"this kernel takes float32 of a CPU, heads of the same multiple of {LANES}; got "
             + ", ".join(f"{x.dtype} {tuple(x.shape)}" for x in (query, key, value))
         )
-    return _Short.apply(query, key, value, query_starts, key_starts, visible, causal, scale)
+    return _Short.apply(query, key, value, _Sentences(query_starts, key_starts, visible, causal, scale))
+
+
+@dataclass(frozen=True, eq=False)
+class _Sentences:
+    """Where they stand and what may be seen, as `attend` got it."""
+
+    query_starts: Tensor
+    key_starts: Tensor
+    visible: Tensor | None
+    causal: bool
+    scale: float
 
 
 class _Short(Function):
     @staticmethod
-    def forward(
-        ctx: Any,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        query_starts: Tensor,
-        key_starts: Tensor,
-        visible: Tensor | None,
-        causal: bool,
-        scale: float,
-    ) -> Tensor:
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, sentences: _Sentences) -> Tensor:
         query, key, value = (_heads_in_rows(each) for each in (query, key, value))
-        widths = (key_starts.diff() + LANES - 1).div_(LANES, rounding_mode="floor").mul_(LANES)
-        weights = query.new_empty(query.shape[1] * int(torch.dot(query_starts.diff(), widths)))
+        widths = (sentences.key_starts.diff() + LANES - 1).div_(LANES, rounding_mode="floor").mul_(LANES)
+        weights = query.new_empty(query.shape[1] * int(torch.dot(sentences.query_starts.diff(), widths)))
         output = query.new_empty(query.shape)
-        given = (query, key, value, query_starts, key_starts, visible, weights)
-        batch = _describe(*given, causal, scale)
+        batch = _describe(query, key, value, weights, sentences)
         batch.output = output.data_ptr()
         compiled.run("saccade_attend", batch)
-        ctx.save_for_backward(*given)
-        ctx.how = causal, scale
+        ctx.save_for_backward(query, key, value, weights)
+        ctx.sentences = sentences
         return output
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        query, key, value, query_starts, key_starts, visible, weights = ctx.saved_tensors
-        causal, scale = ctx.how
+        query, key, value, weights = ctx.saved_tensors
         if torch.is_grad_enabled() or not compiled.can_compute(gradient):  # to be differentiated again, or many at once
-
-            def attend_again(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-                return _by_torch(query, key, value, query_starts, key_starts, visible, causal, scale)
-
+            attend_again = partial(_by_torch, sentences=ctx.sentences)
             given = (query, key, value)
-            return *compiled.gradients_by_torch(attend_again, given, gradient, ctx.needs_input_grad), *[None] * 5
+            return *compiled.gradients_by_torch(attend_again, given, gradient, ctx.needs_input_grad), None
         gradient = gradient.contiguous()
-        batch = _describe(query, key, value, query_starts, key_starts, visible, weights, causal, scale)
+        batch = _describe(query, key, value, weights, ctx.sentences)
         gradients = [each.new_empty(each.shape) for each in (query, key, value)]
         batch.output_gradient = gradient.data_ptr()
         batch.query_gradient, batch.key_gradient, batch.value_gradient = (each.data_ptr() for each in gradients)
         compiled.run("saccade_attend_backward", batch)
-        return *gradients, None, None, None, None, None
+        return *gradients, None
 
 
-def _by_torch(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    query_starts: Tensor,
-    key_starts: Tensor,
-    visible: Tensor | None,
-    causal: bool,
-    scale: float,
-) -> Tensor:
+def _by_torch(query: Tensor, key: Tensor, value: Tensor, sentences: _Sentences) -> Tensor:
     """What the kernel computes, a sentence at a time."""
     contexts = []
-    own, others = query_starts.diff().tolist(), key_starts.diff().tolist()
-    seen = torch.ones(len(key), dtype=torch.bool) if visible is None else visible
+    own, others = sentences.query_starts.diff().tolist(), sentences.key_starts.diff().tolist()
+    seen = torch.ones(len(key), dtype=torch.bool) if sentences.visible is None else sentences.visible
     for q, k, v, mask in zip(query.split(own), key.split(others), value.split(others), seen.split(others), strict=True):
-        scores = torch.einsum("qhd,khd->hqk", q, k) * scale
+        scores = torch.einsum("qhd,khd->hqk", q, k) * sentences.scale
         mask = mask.expand(scores.shape[1:])
-        weights = masked_softmax(scores, mask.tril() if causal else mask)
+        weights = masked_softmax(scores, mask.tril() if sentences.causal else mask)
         contexts.append(torch.einsum("hqk,khd->qhd", weights, v))
     return torch.cat(contexts)
 
 
-def _describe(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    query_starts: Tensor,
-    key_starts: Tensor,
-    visible: Tensor | None,
-    weights: Tensor,
-    causal: bool,
-    scale: float,
-) -> _Batch:
+def _describe(query: Tensor, key: Tensor, value: Tensor, weights: Tensor, sentences: _Sentences) -> _Batch:
+    visible = sentences.visible
     return _Batch(
-        sentences=len(query_starts) - 1,
+        sentences=len(sentences.query_starts) - 1,
         heads=query.shape[1],
         features=query.shape[2],
-        query_starts=query_starts.data_ptr(),
-        key_starts=key_starts.data_ptr(),
+        query_starts=sentences.query_starts.data_ptr(),
+        key_starts=sentences.key_starts.data_ptr(),
         visible=None if visible is None else visible.data_ptr(),
-        causal=causal,
-        scale=scale,
+        causal=sentences.causal,
+        scale=sentences.scale,
         query=query.data_ptr(),
         key=key.data_ptr(),
         value=value.data_ptr(),

@@ -20,7 +20,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from saccade.layers.softmax_rows import visit
+from saccade.layers.softmax_rows import Chunk, visit
 
 CHUNK_ELEMENTS = 2**22  # logits held at once: enough rows for fast products (docs/results.md)
 
@@ -51,7 +51,7 @@ class _LinearCrossEntropy(Function):
             h = hidden[chunk]
             logits = torch.mm(h, weight.t(), out=held[: len(h)])  # (rows, V)
             of_bias = None if gradients is None else gradients[2]
-            visit(logits, bias, targets[chunk], target_logit[chunk], nll[chunk], smoothing, of_bias)
+            visit(Chunk(logits, bias, targets[chunk], target_logit[chunk], nll[chunk], smoothing, of_bias))
             if gradients is not None:
                 torch.mm(logits, weight, out=gradients[0][chunk])  # of the loss by now
                 gradients[1].addmm_(logits.t(), h, beta=float(start > 0))  # with 0 what was there is not even read

@@ -6,6 +6,7 @@ Axis legend: V vocabulary.
 """
 
 import ctypes
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -13,25 +14,34 @@ from torch import Tensor
 from saccade.attention import compiled
 
 
-def visit(
-    logits: Tensor,
-    bias: Tensor,
-    targets: Tensor,
-    target_logit: Tensor,
-    nll: Tensor,
-    smoothing: float,
-    bias_gradient: Tensor | None,
-) -> None:
-    """Logits without bias (rows, V) become their gradient, where one is wanted: then its sum is added to `bias_gradient` (V,).
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """Some rows of logits and where to put what comes of them."""
 
-    The logit of each target (rows,) and its negative log-likelihood are written; the latter is infinite where torch's own probability is 0.
-    """
-    ours = compiled.can_compute(logits, bias) and all(x.is_contiguous() for x in (logits, bias, targets))
-    is_right = targets.dtype is torch.int64 and targets.shape == logits.shape[:1] and bias.shape == logits.shape[1:]
-    way = (
-        _compiled if ours and is_right and _are_words(targets, logits.shape[1]) else _by_torch
-    )  # which says what is wrong
-    way(logits, bias, targets, target_logit, nll, smoothing, bias_gradient)
+    logits: Tensor  # (rows, V) without bias; they become their gradient, where one is wanted
+    bias: Tensor  # (V,)
+    targets: Tensor  # (rows,)
+    target_logit: Tensor  # (rows,) written: the logit of each target
+    nll: Tensor  # (rows,) written: its negative log-likelihood; infinite where torch's own probability is 0
+    smoothing: float
+    bias_gradient: Tensor | None  # (V,) added to; None: no gradient is wanted
+
+
+def visit(chunk: Chunk) -> None:
+    """Loss and gradient of a chunk, compiled where that can be done; otherwise by torch, which also says what is wrong."""
+    (_compiled if _can_be_compiled(chunk) else _by_torch)(chunk)
+
+
+def _can_be_compiled(chunk: Chunk) -> bool:
+    logits, bias, targets = chunk.logits, chunk.bias, chunk.targets
+    return (
+        compiled.can_compute(logits, bias)
+        and all(x.is_contiguous() for x in (logits, bias, targets))
+        and targets.dtype is torch.int64
+        and targets.shape == logits.shape[:1]
+        and bias.shape == logits.shape[1:]
+        and _are_words(targets, logits.shape[1])
+    )
 
 
 def _are_words(targets: Tensor, words: int) -> bool:
@@ -49,34 +59,19 @@ class _Rows(ctypes.Structure):
     )
 
 
-def _compiled(
-    logits: Tensor,
-    bias: Tensor,
-    targets: Tensor,
-    target_logit: Tensor,
-    nll: Tensor,
-    smoothing: float,
-    bias_gradient: Tensor | None,
-) -> None:
-    given = (logits, bias, targets, target_logit, nll)
-    gradient = None if bias_gradient is None else bias_gradient.data_ptr()
-    rows = _Rows(*(each.data_ptr() for each in given), gradient, *logits.shape, smoothing - 1)
+def _compiled(chunk: Chunk) -> None:
+    given = (chunk.logits, chunk.bias, chunk.targets, chunk.target_logit, chunk.nll)
+    gradient = None if chunk.bias_gradient is None else chunk.bias_gradient.data_ptr()
+    rows = _Rows(*(each.data_ptr() for each in given), gradient, *chunk.logits.shape, chunk.smoothing - 1)
     compiled.run("saccade_softmax_rows", rows)
 
 
-def _by_torch(
-    logits: Tensor,
-    bias: Tensor,
-    targets: Tensor,
-    target_logit: Tensor,
-    nll: Tensor,
-    smoothing: float,
-    bias_gradient: Tensor | None,
-) -> None:
-    chosen = targets[:, None]
-    target_logit.copy_(logits.add_(bias).gather(1, chosen).squeeze(1))
+def _by_torch(chunk: Chunk) -> None:
+    logits, chosen = chunk.logits, chunk.targets[:, None]
+    chunk.target_logit.copy_(logits.add_(chunk.bias).gather(1, chosen).squeeze(1))
     probabilities = torch.softmax(logits, 1, out=logits)
-    nll.copy_(-probabilities.gather(1, chosen).squeeze(1).log())
-    if bias_gradient is not None:
-        probabilities.scatter_add_(1, chosen, logits.new_full((1, 1), smoothing - 1).expand_as(chosen))
-        bias_gradient.add_(torch.mv(probabilities.t(), logits.new_ones(len(logits))))  # a sum, by the faster kernel
+    chunk.nll.copy_(-probabilities.gather(1, chosen).squeeze(1).log())
+    if chunk.bias_gradient is not None:
+        probabilities.scatter_add_(1, chosen, logits.new_full((1, 1), chunk.smoothing - 1).expand_as(chosen))
+        ones = logits.new_ones(len(logits))
+        chunk.bias_gradient.add_(torch.mv(probabilities.t(), ones))  # a sum, by the faster kernel

@@ -17,7 +17,7 @@ WAYS = {"by torch": softmax_rows._by_torch} | (
 def visit(way, logits, bias, targets, smoothing=0.1, with_gradient=True):
     logits, target_logit, nll = logits.clone(), *torch.empty(2, len(logits))
     of_bias = torch.ones_like(bias) if with_gradient else None
-    way(logits, bias, targets, target_logit, nll, smoothing, of_bias)
+    way(softmax_rows.Chunk(logits, bias, targets, target_logit, nll, smoothing, of_bias))
     return logits, target_logit, nll, of_bias
 
 
