@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from saccade.attention import routes, short
+from saccade.attention import routes, sentences
 from saccade.attention.lookup import Lookup
 from saccade.attention.many_steps import over_many_steps
 from saccade.attention.packing import Packed
@@ -23,6 +23,7 @@ from saccade.attention.recording import is_watched, record
 from saccade.attention.routes import Route
 from saccade.attention.scores import HiddenLayerScore, Score
 from saccade.attention.selection import Alignment, Selection, Soft
+from saccade.attention.sentence_kernels import Kernel
 from saccade.attention.visibility import Band, both
 
 
@@ -154,21 +155,22 @@ class Attend(nn.Module):
         return Attended(routes.WITHOUT_WEIGHTS[route](self.score, lookup), query.new_zeros(()))
 
     def packs(self, like: Tensor) -> bool:
-        """Whether packed sequences of a tensor's dtype and device need no padding here, if they are short (see short.py)."""
+        """Whether packed sequences of a tensor's dtype and device need no padding here, if they are short (see sentences.py)."""
         dropout = self.dropout if self.training else 0.0
         some = like.new_empty(1, 1, 1, self.score.query_size)
-        return self.route is None and short.is_plain(self.score, self.selection, dropout, Lookup(some, some, some))
+        lookup = Lookup(some, some, some)
+        return self.route is None and sentences.is_plain(Kernel.SHORT, self.score, self.selection, dropout, lookup)
 
     def _recall_packed(self, lookup: Lookup, packed: Packed, dropout: float) -> Attended:
         """Each sequence by itself: without padding where a kernel can, padded otherwise."""
         if lookup.visible is not None or lookup.bias is not None or lookup.first_query:
             raise ValueError("packed sequences may have a band, but no mask, bias or first query: pad them instead")
         packed.check(lookup.query, lookup.prepared)
-        if self.route is None and short.fits_packed(self.score, self.selection, dropout, lookup, packed):
+        if self.route is None and sentences.fits_packed(self.score, self.selection, dropout, lookup, packed):
             if is_watched(self):
                 with torch.no_grad():
                     record(self, self._align(lookup.padded(packed)).weights)
-            return Attended(short.attend_packed(self.score, lookup, packed), lookup.query.new_zeros(()))
+            return Attended(sentences.attend_packed(self.score, lookup, packed), lookup.query.new_zeros(()))
         apart = lookup.padded(packed)
         memory = Memory(apart.prepared, apart.value)
         context, log_prob = Attend.recall(self, apart.query, memory, visible=apart.visible, band=apart.band)

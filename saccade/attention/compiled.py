@@ -1,7 +1,8 @@
-"""Kernels in C, compiled where the package is installed: short_kernel.c beside this file, and those of the layers.
+"""Kernels in C, compiled where the package is installed: those beside this file, and those of the layers.
 
-They are for a CPU with AVX2. Where there was no compiler, or is no such processor, there are none, and torch's own are taken: the same
-numbers up to rounding, in more time. (What dropout draws from a seed is not the same with and without.)
+They are for a CPU with AVX2, and where it pays compiled for AVX-512 as well. Where there was no compiler, or is no such processor,
+there are none, and torch's own are taken: the same numbers up to rounding, in more time. (What dropout draws from a
+seed is not the same with and without.)
 """
 
 import ctypes
@@ -16,27 +17,36 @@ from torch.autograd import forward_ad
 NAMES = (
     "saccade_attend",
     "saccade_attend_backward",
+    "saccade_attend_long",
+    "saccade_attend_long_backward",
     "saccade_drop",
     "saccade_gru",
     "saccade_hidden_layer",
     "saccade_rows",
     "saccade_softmax_rows",
 )
+Function = Callable[..., int]
 
 
 @cache
-def kernels() -> ctypes.CDLL | None:
-    compiled = find_spec("saccade.attention._compiled")
-    has_avx2 = torch.backends.cpu.get_cpu_capability().startswith(
-        "AVX"
-    )  # AVX2 or AVX512: of older ones torch says DEFAULT
-    if compiled is None or compiled.origin is None or not has_avx2:
+def kernels() -> dict[str, Function] | None:
+    """Those of this processor, by their names."""
+    capability = torch.backends.cpu.get_cpu_capability()  # AVX2 or AVX512: of older ones torch says DEFAULT
+    found = _of_library("_compiled") if capability.startswith("AVX") else {}
+    if found.keys() != set(NAMES):  # none, or compiled from older sources
         return None
+    return {**found, **_of_library("_compiled_avx512")} if capability == "AVX512" else found
+
+
+def _of_library(name: str) -> dict[str, Function]:
+    compiled = find_spec(f"saccade.attention.{name}")
+    if compiled is None or compiled.origin is None:
+        return {}
     try:
         library = ctypes.CDLL(compiled.origin)
     except OSError:  # made for another system
-        return None
-    return library if all(hasattr(library, name) for name in NAMES) else None  # compiled from older sources
+        return {}
+    return {kernel: getattr(library, kernel) for kernel in NAMES if hasattr(library, kernel)}
 
 
 def can_compute(*tensors: Tensor) -> bool:
@@ -59,7 +69,7 @@ def run(kernel: str, described: ctypes.Structure) -> None:
     """Calls a kernel with what its struct of C describes, in as many threads as torch has."""
     found = kernels()
     assert found is not None
-    if not getattr(found, kernel)(ctypes.byref(described), ctypes.c_int64(torch.get_num_threads())):
+    if not found[kernel](ctypes.byref(described), ctypes.c_int64(torch.get_num_threads())):
         raise MemoryError(f"{kernel} got no memory to work in")
 
 

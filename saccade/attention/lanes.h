@@ -1,11 +1,17 @@
-/* What the kernels share: eight floats at a time, and work in several threads. For gcc and clang, with AVX2. */
+/* What the kernels share: eight floats at a time, or sixteen, and work in several threads. For gcc and clang, with AVX2 or AVX-512. */
 
+#include <immintrin.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 
-enum { LANES = 8, LINE = 16 /* floats of a cache line */, MOST_THREADS = 64 };
+#ifdef __AVX512F__
+enum { LANES = 16 };
+#else
+enum { LANES = 8 };
+#endif
+enum { LINE = 16 /* floats of a cache line */, MOST_THREADS = 64 };
 
 typedef float lanes __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef int32_t whole __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
@@ -35,9 +41,13 @@ INLINE lanes exponential(lanes x) {
     return (lanes)((whole)series & ~tiny);
 }
 
+/* The second where either is no number, as the instruction has it. */
 INLINE lanes larger(lanes first, lanes second) {
-    whole above = first > second;
-    return (lanes)(((whole)first & above) | ((whole)second & ~above));
+#ifdef __AVX512F__
+    return (lanes)_mm512_max_ps((__m512)first, (__m512)second);
+#else
+    return (lanes)_mm256_max_ps((__m256)first, (__m256)second);
+#endif
 }
 
 INLINE float largest(lanes x) {
@@ -46,7 +56,41 @@ INLINE float largest(lanes x) {
     return most;
 }
 
-INLINE float total(lanes x) { return ((x[0] + x[1]) + (x[2] + x[3])) + ((x[4] + x[5]) + (x[6] + x[7])); }
+INLINE float total(lanes x) {
+    float sum = 0;
+    for (int i = 0; i < LANES; i += 4) sum += (x[i] + x[i + 1]) + (x[i + 2] + x[i + 3]);
+    return sum;
+}
+
+enum { EIGHT = 8 };
+typedef float eight __attribute__((vector_size(4 * EIGHT), aligned(4), may_alias));
+typedef int32_t eight_whole __attribute__((vector_size(4 * EIGHT)));
+
+#ifdef __clang__
+#define MERGED(first, second, ...) __builtin_shufflevector(first, second, __VA_ARGS__)
+#else
+#define MERGED(first, second, ...) __builtin_shuffle(first, second, (eight_whole){__VA_ARGS__})
+#endif
+
+/* Eight rows of eight floats become columns. */
+INLINE void transpose_square(float *to, int64_t to_row, const float *from, int64_t from_row) {
+    eight pairs[EIGHT], fours[EIGHT];
+    for (int i = 0; i < EIGHT; i += 2) {
+        eight first = *(const eight *)(from + i * from_row), second = *(const eight *)(from + (i + 1) * from_row);
+        pairs[i] = MERGED(first, second, 0, 8, 1, 9, 4, 12, 5, 13);
+        pairs[i + 1] = MERGED(first, second, 2, 10, 3, 11, 6, 14, 7, 15);
+    }
+    for (int half = 0; half < EIGHT; half += 4)
+        for (int i = 0; i < 2; i++) {
+            eight first = pairs[half + i], second = pairs[half + i + 2];
+            fours[half + 2 * i] = MERGED(first, second, 0, 1, 8, 9, 4, 5, 12, 13);
+            fours[half + 2 * i + 1] = MERGED(first, second, 2, 3, 10, 11, 6, 7, 14, 15);
+        }
+    for (int i = 0; i < EIGHT / 2; i++) {
+        *(eight *)(to + i * to_row) = MERGED(fours[i], fours[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+        *(eight *)(to + (i + 4) * to_row) = MERGED(fours[i], fours[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+    }
+}
 
 INLINE int64_t at_most(int64_t count, int64_t most) { return count < most ? count : most; }
 

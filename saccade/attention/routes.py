@@ -1,10 +1,11 @@
-"""Five ways to compute the same attention, and which of them to take.
+"""Six ways to compute the same attention, and which of them to take.
 
 | route     | for                                                         | holds                          |
 |-----------|-------------------------------------------------------------|--------------------------------|
 | explicit  | everything; the definition of the result                    | all scores, B·H·Q·K            |
 | fused     | dot products in disguise with soft selection                | a tile of the scores           |
-| short     | the same over few keys, by a kernel of our own (short.py)   | all scores, B·H·Q·K            |
+| short     | the same over few keys, by a kernel of our own              | all scores, B·H·Q·K            |
+| long      | the same over many keys, by another one (sentences.py)      | a tile of the scores           |
 | chunked   | hidden-layer scores: B·H·Q·K·A is too much at once           | one chunk of queries           |
 | blockwise | sliding windows: most of Q × K is hidden                     | B·H·Q·(block + window) scores  |
 
@@ -17,16 +18,18 @@ Axis legend: B batch, H heads, Q queries, K keys, D features, A hidden size of a
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from saccade.attention import short
+from saccade.attention import sentences
 from saccade.attention.lookup import Lookup
 from saccade.attention.scores import DotProductScore, HiddenLayerScore, Location, Score
 from saccade.attention.selection import Selection, Soft, masked_softmax
+from saccade.attention.sentence_kernels import Kernel
 from saccade.attention.visibility import Band
 
 
@@ -34,6 +37,7 @@ class Route(str, Enum):
     EXPLICIT = "explicit"
     FUSED = "fused"
     SHORT = "short"
+    LONG = "long"
     CHUNKED = "chunked"
     BLOCKWISE = "blockwise"
 
@@ -46,7 +50,8 @@ class Thresholds:
     chunk_elements: int  # hidden-layer numbers B·H·chunk·K·A held at once
     block_keys: int  # shortest sequence worth cutting into blocks
     block_share: float = 1 / 4  # largest share of the keys that a window may span to be worth it
-    short_scores: int = 2**15  # B·H·Q·K that are worth a call of the kernel for short sequences
+    kernel_scores: int = 2**15  # B·H·Q·K that are worth a call of a kernel of our own
+    long_queries: int = 32  # fewer would leave most lanes of the kernel for long sequences empty
 
 
 # By device type, dtype, and whether a gradient will be asked for. Measured on a CPU with AVX-512, one thread (docs/results.md): all of
@@ -86,8 +91,11 @@ def choose(score: Score, selection: Selection, dropout: float, lookup: Lookup) -
         if keys >= limits.block_keys and window <= limits.block_share * keys:
             return Route.BLOCKWISE
     scores = lookup.query.shape[:-2].numel() * queries * keys
-    if scores >= limits.short_scores and short.fits(score, selection, dropout, lookup):
-        return Route.SHORT
+    if scores >= limits.kernel_scores:
+        if sentences.fits(Kernel.SHORT, score, selection, dropout, lookup):
+            return Route.SHORT
+        if queries >= limits.long_queries and sentences.fits(Kernel.LONG, score, selection, dropout, lookup):
+            return Route.LONG
     if fits_fused(score, selection, dropout, lookup) and queries * keys >= limits.fused_pairs:
         return Route.FUSED
     if fits_chunked(score, selection, lookup) and _hidden_elements(lookup) > limits.chunk_elements and queries > 1:
@@ -100,7 +108,8 @@ def require_fit(route: Route, score: Score, selection: Selection, dropout: float
     fits = {
         Route.EXPLICIT: True,
         Route.FUSED: fits_fused(score, selection, dropout, lookup),
-        Route.SHORT: short.fits(score, selection, dropout, lookup),
+        Route.SHORT: sentences.fits(Kernel.SHORT, score, selection, dropout, lookup),
+        Route.LONG: sentences.fits(Kernel.LONG, score, selection, dropout, lookup),
         Route.CHUNKED: fits_chunked(score, selection, lookup),
         Route.BLOCKWISE: fits_blockwise(score, selection, dropout, lookup),
     }
@@ -218,7 +227,8 @@ def blockwise(score: Score, lookup: Lookup) -> Tensor:
 
 WITHOUT_WEIGHTS: dict[Route, Callable[[Score, Lookup], Tensor]] = {
     Route.FUSED: fused,
-    Route.SHORT: short.attend,
+    Route.SHORT: partial(sentences.attend, Kernel.SHORT),
+    Route.LONG: partial(sentences.attend, Kernel.LONG),
     Route.BLOCKWISE: blockwise,
 }
 

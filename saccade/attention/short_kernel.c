@@ -5,25 +5,12 @@
  *
  * Sentences of a batch stand one after the other in the rows of Q, K and V, each row with all heads side by side, so they need no
  * padding. A head of a short sentence fits into the first cache: what remains is to read and write each row once, and not to start a
- * general matrix product for a few numbers. Called by short_kernel.py, which has checked everything; nothing here knows Python.
+ * general matrix product for a few numbers. Called by sentence_kernels.py, which has checked everything; nothing here knows Python.
  *
  * Axis legend: B sentences, H heads, Q queries, K keys, D features of a head (a multiple of LANES).
  */
 
-#include "lanes.h"
-
-typedef struct {
-    int64_t sentences, heads, features;
-    const int64_t *query_starts, *key_starts; /* B + 1 rows each: where every sentence begins, and the end */
-    const unsigned char *visible;             /* one for each row of the keys, or null: all of them */
-    int64_t causal;                           /* then a sentence's keys stand where its queries do */
-    float scale;
-    const float *query, *key, *value, *output_gradient;
-    int64_t query_row, key_row, value_row; /* how far it is from a row to the next */
-    float *output;                         /* this and the gradients: rows of H D floats */
-    float *weights;                        /* P of every sentence and head, each of Q rows of padded(K) */
-    float *query_gradient, *key_gradient, *value_gradient;
-} Batch;
+#include "sentences.h"
 
 INLINE int64_t padded(int64_t count) { return (count + LANES - 1) / LANES * LANES; }
 
@@ -67,31 +54,6 @@ INLINE void product(float *restrict c, int64_t c_row, const float *restrict a, i
             ROWS_AT_A_TIME(2, 1)
             ROWS_AT_A_TIME(1, 1)
         }
-    }
-}
-
-#ifdef __clang__
-#define MERGED(first, second, ...) __builtin_shufflevector(first, second, __VA_ARGS__)
-#else
-#define MERGED(first, second, ...) __builtin_shuffle(first, second, (whole){__VA_ARGS__})
-#endif
-
-INLINE void transpose_square(float *to, int64_t to_row, const float *from, int64_t from_row) {
-    lanes pairs[LANES], fours[LANES];
-    for (int i = 0; i < LANES; i += 2) {
-        lanes first = FROM(from + i * from_row), second = FROM(from + (i + 1) * from_row);
-        pairs[i] = MERGED(first, second, 0, 8, 1, 9, 4, 12, 5, 13);
-        pairs[i + 1] = MERGED(first, second, 2, 10, 3, 11, 6, 14, 7, 15);
-    }
-    for (int half = 0; half < LANES; half += 4)
-        for (int i = 0; i < 2; i++) {
-            lanes first = pairs[half + i], second = pairs[half + i + 2];
-            fours[half + 2 * i] = MERGED(first, second, 0, 1, 8, 9, 4, 5, 12, 13);
-            fours[half + 2 * i + 1] = MERGED(first, second, 2, 3, 10, 11, 6, 7, 14, 15);
-        }
-    for (int i = 0; i < LANES / 2; i++) {
-        AT(to + i * to_row) = MERGED(fours[i], fours[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
-        AT(to + (i + 4) * to_row) = MERGED(fours[i], fours[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
     }
 }
 
@@ -252,7 +214,7 @@ static void *work(void *given) {
     const Share *share = given;
     const Batch *batch = share->batch;
     int64_t row = batch->heads * batch->features;
-    float *weights = batch->weights + share->weights_before;
+    float *weights = batch->kept + share->weights_before;
     for (int64_t b = share->from; b < share->to; b++) {
         int64_t queries = batch->query_starts[b + 1] - batch->query_starts[b], first_key = batch->key_starts[b];
         int64_t keys = batch->key_starts[b + 1] - first_key, width = padded(keys), next = b + 1 < share->to ? b + 1 : b;

@@ -13,7 +13,7 @@ from saccade.attention import (
     Rotary,
     ScaledDot,
     record_attention,
-    short,
+    sentences,
 )
 
 TOLERANCE = {"rtol": 1e-4, "atol": 1e-5}
@@ -61,7 +61,7 @@ def test_packed_sequences_attend_as_each_does_alone(score, rotary, dtype):
         torch.testing.assert_close(seen[:, begin:end], across(alone, other[:, first:last]).context, **TOLERANCE)
 
 
-@pytest.mark.parametrize("longest", [6, short.LONGEST + 1])
+@pytest.mark.parametrize("longest", [6, sentences.LONGEST + 1])
 def test_packed_sequences_are_recorded_with_a_row_each(longest):
     sequences, sources, x, other = packed_case((3, 1, 6), (2, 5, longest))
     layer = MultiHead(16, 2)

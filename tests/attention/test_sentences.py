@@ -1,4 +1,4 @@
-"""The kernel for short sequences against torch's own in double precision, padded and packed, and what happens where it does not fit."""
+"""The kernels for sentences against torch's own in double precision, padded and packed, and what happens where they do not fit."""
 
 import shutil
 from unittest.mock import patch
@@ -28,15 +28,17 @@ from saccade.attention import (
     compiled,
     padding,
     routes,
-    short,
-    short_kernel,
+    sentence_kernels,
+    sentences,
 )
 from saccade.attention.lookup import Lookup
+from saccade.attention.sentence_kernels import Kernel
 
 TOLERANCE = {"rtol": 1e-4, "atol": 1e-5}
 MANY = settings(max_examples=60, deadline=None, derandomize=True)
 
 needs_kernel = pytest.mark.skipif(compiled.kernels() is None, reason="the kernel was not compiled, or has no AVX2")
+either_kernel = pytest.mark.parametrize("kernel", Kernel)
 
 
 def test_the_kernel_is_there_wherever_a_compiler_is():
@@ -73,16 +75,18 @@ def starts(lengths):
 
 
 @needs_kernel
+@either_kernel
 @MANY
 @given(
     lengths=st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=6),
     heads=st.integers(1, 3),
-    features=st.sampled_from([8, 16, 24, 64]),
+    units=st.sampled_from([1, 2, 3, 5]),
     causal=st.booleans(),
     hides=st.booleans(),
     threads=st.integers(1, 3),
 )
-def test_sentences_of_any_lengths_get_what_torch_gives_each(lengths, heads, features, causal, hides, threads):
+def test_sentences_of_any_lengths_get_what_torch_gives_each(kernel, lengths, heads, units, causal, hides, threads):
+    features = units * kernel.unit
     queries = [first for first, _ in lengths]
     keys = queries if causal else [second for _, second in lengths]
     query, key, value = (rows(sum(each), heads, features) for each in (queries, keys, keys))
@@ -90,7 +94,7 @@ def test_sentences_of_any_lengths_get_what_torch_gives_each(lengths, heads, feat
     expected = one_by_one(query, key, value, queries, keys, visible, causal, 0.3)
     gradient = torch.randn(expected.shape)
     with patch.object(torch, "get_num_threads", lambda: threads):
-        found = short_kernel.attend(query, key, value, starts(queries), starts(keys), visible, causal, 0.3)
+        found = sentence_kernels.attend(kernel, query, key, value, starts(queries), starts(keys), visible, causal, 0.3)
         gradients = torch.autograd.grad(found, (query, key, value), gradient)
     torch.testing.assert_close(found.double(), expected, **TOLERANCE)
     for ours, theirs in zip(gradients, torch.autograd.grad(expected, (query, key, value), gradient), strict=True):
@@ -98,75 +102,128 @@ def test_sentences_of_any_lengths_get_what_torch_gives_each(lengths, heads, feat
 
 
 @needs_kernel
-def test_more_threads_than_sentences_change_nothing():
-    query = rows(5, 2, 8)
+@either_kernel
+def test_more_threads_than_sentences_change_nothing(kernel):
+    query = rows(5, 2, 16)
     at = starts([2, 3])
-    expected = short_kernel.attend(query, query, query, at, at)
+    expected = sentence_kernels.attend(kernel, query, query, query, at, at)
     with patch.object(torch, "get_num_threads", lambda: 1000):
-        assert torch.equal(short_kernel.attend(query, query, query, at, at), expected)
+        assert torch.equal(sentence_kernels.attend(kernel, query, query, query, at, at), expected)
 
 
 @needs_kernel
-def test_who_sees_nothing_gets_zeros_and_finite_gradients():
-    query, key, value = rows(3, 1, 8), rows(4, 1, 8), rows(4, 1, 8)
+@either_kernel
+def test_who_sees_nothing_gets_zeros_and_finite_gradients(kernel):
+    query, key, value = rows(3, 1, 16), rows(4, 1, 16), rows(4, 1, 16)
     at, keys_at = starts([3]), starts([4])
-    context = short_kernel.attend(query, key, value, at, keys_at, torch.zeros(4, dtype=torch.bool))
+    context = sentence_kernels.attend(kernel, query, key, value, at, keys_at, torch.zeros(4, dtype=torch.bool))
     assert torch.equal(context, torch.zeros_like(context))
     for gradient in torch.autograd.grad(context.sum(), (query, key, value)):
         assert torch.equal(gradient, torch.zeros_like(gradient))
 
 
 @needs_kernel
-def test_a_sentence_without_keys_and_one_without_queries_get_nothing_and_disturb_nobody():
-    query, key, value = rows(5, 2, 8), rows(4, 2, 8), rows(4, 2, 8)
-    context = short_kernel.attend(query, key, value, starts([2, 0, 3]), starts([0, 1, 3]))
-    assert torch.equal(context[:2], torch.zeros(2, 2, 8))
-    alone = short_kernel.attend(query[2:], key[1:], value[1:], starts([3]), starts([3]))
+@either_kernel
+def test_a_sentence_without_keys_and_one_without_queries_get_nothing_and_disturb_nobody(kernel):
+    query, key, value = rows(5, 2, 16), rows(4, 2, 16), rows(4, 2, 16)
+    context = sentence_kernels.attend(kernel, query, key, value, starts([2, 0, 3]), starts([0, 1, 3]))
+    assert torch.equal(context[:2], torch.zeros(2, 2, 16))
+    alone = sentence_kernels.attend(kernel, query[2:], key[1:], value[1:], starts([3]), starts([3]))
     assert torch.equal(context[2:], alone)
     assert all(gradient.isfinite().all() for gradient in torch.autograd.grad(context.sum(), (query, key, value)))
 
 
 @needs_kernel
-def test_no_sentence_gives_none():
-    none = rows(0, 2, 8)
-    assert short_kernel.attend(none, none, none, starts([]), starts([])).shape == (0, 2, 8)
+@either_kernel
+def test_no_sentence_gives_none(kernel):
+    none = rows(0, 2, 16)
+    assert sentence_kernels.attend(kernel, none, none, none, starts([]), starts([])).shape == (0, 2, 16)
 
 
 @needs_kernel
+@either_kernel
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
-def test_what_is_no_number_spoils_its_own_sentence_only_and_is_not_hidden(bad):
-    query = torch.randn(12, 1, 8)
+def test_what_is_no_number_spoils_its_own_sentence_only_and_is_not_hidden(kernel, bad):
+    query = torch.randn(12, 1, 16)
     spoilt = query.clone()
     spoilt[1] = bad
     at = starts([3, 9])
-    context = short_kernel.attend(spoilt, spoilt, spoilt, at, at)
+    context = sentence_kernels.attend(kernel, spoilt, spoilt, spoilt, at, at)
     assert not context[:3].isfinite().all()
-    assert torch.equal(context[3:], short_kernel.attend(query, query, query, at, at)[3:])
+    assert torch.equal(context[3:], sentence_kernels.attend(kernel, query, query, query, at, at)[3:])
 
 
 @needs_kernel
-def test_large_scores_neither_overflow_nor_lose_their_order():
-    query = torch.full((1, 1, 8), 1e4)
-    key = torch.stack([torch.full((1, 8), 1e4), torch.full((1, 8), -1e4), torch.full((1, 8), 9.9e3)])
-    value = torch.arange(3.0)[:, None, None].expand(3, 1, 8).contiguous()
-    assert torch.equal(short_kernel.attend(query, key, value, starts([1]), starts([3])), torch.zeros(1, 1, 8))
+@either_kernel
+def test_large_scores_neither_overflow_nor_lose_their_order(kernel):
+    query = torch.full((1, 1, 16), 1e4)
+    key = torch.stack([torch.full((1, 16), 1e4), torch.full((1, 16), -1e4), torch.full((1, 16), 9.9e3)])
+    value = torch.arange(3.0)[:, None, None].expand(3, 1, 16).contiguous()
+    assert torch.equal(
+        sentence_kernels.attend(kernel, query, key, value, starts([1]), starts([3])), torch.zeros(1, 1, 16)
+    )
 
 
 @needs_kernel
-def test_rows_may_stand_apart_and_heads_in_any_order():
-    wide = torch.randn(6, 2, 24, requires_grad=True)
-    query, key, value = wide.split(8, dim=2)  # rows and heads are further apart than they are long
+@either_kernel
+def test_rows_may_stand_apart_and_heads_in_any_order(kernel):
+    wide = torch.randn(6, 2, 48, requires_grad=True)
+    query, key, value = wide.split(16, dim=2)  # rows and heads are further apart than they are long
     turned = [each.transpose(0, 1).contiguous().transpose(0, 1) for each in (query, key, value)]
     at = starts([4, 2])
-    expected = short_kernel.attend(*(each.contiguous() for each in (query, key, value)), at, at)
+    expected = sentence_kernels.attend(kernel, *(each.contiguous() for each in (query, key, value)), at, at)
     for given_as in ((query, key, value), turned):
-        assert torch.equal(short_kernel.attend(*given_as, at, at), expected)
-    gradient = torch.randn(2, 6, 8).transpose(0, 1)
+        assert torch.equal(sentence_kernels.attend(kernel, *given_as, at, at), expected)
+    gradient = torch.randn(2, 6, 16).transpose(0, 1)
     expected.backward(gradient)
     other = wide.grad.clone()
     wide.grad = None
-    short_kernel.attend(query, key, value, at, at).backward(gradient)
+    sentence_kernels.attend(kernel, query, key, value, at, at).backward(gradient)
     torch.testing.assert_close(wide.grad, other)
+
+
+LIBRARIES = {"AVX2": "_compiled", "AVX512": "_compiled_avx512"}
+
+
+@needs_kernel
+@pytest.mark.parametrize("causal", [False, True], ids=["all keys", "causal"])
+@pytest.mark.parametrize("processor", LIBRARIES)
+def test_long_sentences_get_what_torch_gives_each_on_every_processor(processor, causal):
+    if processor > torch.backends.cpu.get_cpu_capability():
+        pytest.skip(f"a processor without {processor}")
+    torch.manual_seed(3)
+    queries = [300, 1, 97, 145]
+    keys = queries if causal else [333, 200, 1, 96]
+    query, key, value = (rows(sum(each), 2, 48) for each in (queries, keys, keys))
+    visible = torch.rand(sum(keys)) < 0.7
+    gradient = torch.randn(query.shape)
+    expected = one_by_one(query, key, value, queries, keys, visible, causal, 0.3)
+    wanted = (expected, *torch.autograd.grad(expected, (query, key, value), gradient.double()))
+    chosen = {**compiled.kernels(), **compiled._of_library(LIBRARIES[processor])}
+    answers = []
+    with patch.object(compiled, "kernels", lambda: chosen):
+        for threads in (1, 2, 5):
+            with patch.object(torch, "get_num_threads", lambda threads=threads: threads):
+                found = sentence_kernels.attend(
+                    Kernel.LONG, query, key, value, starts(queries), starts(keys), visible, causal, 0.3
+                )
+                answers.append((found, *torch.autograd.grad(found, (query, key, value), gradient)))
+    for theirs, *ours in zip(wanted, *answers, strict=True):
+        torch.testing.assert_close(ours[0].double(), theirs.double(), rtol=1e-4, atol=3e-5)  # sums of hundreds
+        assert all(torch.equal(ours[0], other) for other in ours)
+
+
+@needs_kernel
+def test_the_queries_of_a_single_head_are_shared_among_threads():
+    query, key = rows(700, 1, 32), rows(300, 1, 32)
+    at, keys_at = starts([700]), starts([300])
+    expected = sentence_kernels.attend(Kernel.LONG, query, key, key, at, keys_at)
+    torch.testing.assert_close(
+        expected.double(), one_by_one(query, key, key, [700], [300], None, False, 1.0), **TOLERANCE
+    )
+    for threads in (2, 3, 64):
+        with patch.object(torch, "get_num_threads", lambda threads=threads: threads):
+            assert torch.equal(sentence_kernels.attend(Kernel.LONG, query, key, key, at, keys_at), expected)
 
 
 # The route
@@ -191,52 +248,65 @@ MASKS = {
 @needs_kernel
 @pytest.mark.parametrize("how", MASKS.values(), ids=MASKS)
 @pytest.mark.parametrize("score", [Dot, ScaledDot, General, Cosine])
-def test_the_short_route_gives_the_explicit_numbers(score, how):
+def test_both_routes_give_the_explicit_numbers(score, how):
     torch.manual_seed(1)
-    attend = Attend(score(8, 8, heads=2))
-    inputs = [each.requires_grad_() for each in padded_inputs()]
+    attend = Attend(score(16, 16, heads=2))
+    inputs = [(each / 2).requires_grad_() for each in padded_inputs(size=16)]
     answers = []
-    for route in (Route.EXPLICIT, Route.SHORT):
+    for route in (Route.EXPLICIT, Route.SHORT, Route.LONG):
         attend.route = route
         context = attend(*inputs, **how).context
         answers.append((context, *torch.autograd.grad(context.square().sum(), [*inputs, *attend.parameters()])))
-    for expected, found in zip(*answers, strict=True):
-        torch.testing.assert_close(found, expected, **TOLERANCE)
+    for expected, *others in zip(*answers, strict=True):
+        for found in others:
+            torch.testing.assert_close(found, expected, **TOLERANCE)
 
 
 @needs_kernel
-def test_a_causal_sequence_takes_the_short_route_with_padding_too():
-    attend = Attend(ScaledDot(8, heads=2))
-    inputs = padded_inputs(queries=7)
+@pytest.mark.parametrize("route", [Route.SHORT, Route.LONG])
+@pytest.mark.parametrize("how", [{}, {"band": CAUSAL}, {"visible": padding(torch.tensor([7, 2, 5]), 7)}])
+def test_what_has_no_heads_is_one_head(route, how):
+    inputs = [torch.randn(3, 7, 16) for _ in range(3)]
+    expected = Attend(ScaledDot(16), route=Route.EXPLICIT)(*inputs, **how).context
+    torch.testing.assert_close(Attend(ScaledDot(16), route=route)(*inputs, **how).context, expected, **TOLERANCE)
+
+
+@needs_kernel
+@pytest.mark.parametrize("route", [Route.SHORT, Route.LONG])
+def test_a_causal_sequence_takes_either_route_with_padding_too(route):
+    attend = Attend(ScaledDot(16, heads=2))
+    inputs = padded_inputs(queries=7, size=16)
     how = {"band": CAUSAL, "visible": padding(torch.tensor([7, 2, 5]), 7)[:, None]}
     expected = attend(*inputs, **how).context
-    attend.route = Route.SHORT
+    attend.route = route
     torch.testing.assert_close(attend(*inputs, **how).context, expected, **TOLERANCE)
 
 
 @needs_kernel
-def test_what_the_kernel_cannot_do_is_left_to_others():
-    scaled = ScaledDot(8, heads=2)
+@either_kernel
+def test_what_a_kernel_cannot_do_is_left_to_others(kernel):
+    scaled = ScaledDot(16, heads=2)
 
     def fits(score=scaled, selection=None, dropout=0.0, inputs=None, **how):
         attend = Attend(score, selection)
-        query, key, value = padded_inputs() if inputs is None else inputs
-        return short.fits(score, attend.selection, dropout, Lookup(query, score.prepare(key), value, **how))
+        query, key, value = padded_inputs(size=16) if inputs is None else inputs
+        return sentences.fits(kernel, score, attend.selection, dropout, Lookup(query, score.prepare(key), value, **how))
 
     assert fits()
-    assert not fits(Perceptron(8, 8, heads=2))
+    assert not fits(Perceptron(16, 16, heads=2))
     assert not fits(selection=Hard())
     assert not fits(dropout=0.1)
-    assert not fits(inputs=[each.double() for each in padded_inputs()])
-    assert not fits(inputs=[each[:, 0] for each in padded_inputs()])
-    assert not fits(inputs=padded_inputs(keys=short.LONGEST + 1))
+    assert not fits(inputs=[each.double() for each in padded_inputs(size=16)])
+    assert not fits(inputs=[each[None] for each in padded_inputs(size=16)])
+    assert fits(inputs=padded_inputs(keys=sentences.LONGEST + 1, size=16)) is (kernel is Kernel.LONG)
+    assert fits(ScaledDot(8, heads=2), inputs=padded_inputs(size=8)) is (kernel is Kernel.SHORT)
     assert not fits(ScaledDot(4, heads=2), inputs=padded_inputs(size=4))
     assert not fits(band=CAUSAL)  # five queries, seven keys: which key is whose?
     assert not fits(band=Band(2, 2))
     assert not fits(bias=torch.zeros(5, 7))
     assert not fits(visible=torch.ones(5, 7, dtype=torch.bool))
     assert not fits(visible=torch.ones(3, 2, 1, 7, dtype=torch.bool))
-    assert not fits(inputs=padded_inputs(queries=7), band=CAUSAL, first_query=1)
+    assert not fits(inputs=padded_inputs(queries=7, size=16), band=CAUSAL, first_query=1)
     with torch.autocast("cpu", torch.bfloat16):
         assert not fits()
     with patch.object(compiled, "kernels", lambda: None):
@@ -244,7 +314,7 @@ def test_what_the_kernel_cannot_do_is_left_to_others():
 
 
 @needs_kernel
-def test_a_batch_of_short_sequences_takes_it_and_long_or_few_ones_do_not():
+def test_many_short_sequences_take_one_kernel_long_ones_the_other_and_few_take_none():
     def chosen(batch, length):
         x = torch.randn(batch, 4, length, 32)
         return routes.choose(ScaledDot(32, heads=4), Attend(ScaledDot(32)).selection, 0.0, Lookup(x, x, x))
@@ -252,7 +322,8 @@ def test_a_batch_of_short_sequences_takes_it_and_long_or_few_ones_do_not():
     assert chosen(64, 16) is Route.SHORT
     assert chosen(1, 16) is Route.FUSED
     assert chosen(16, 256) is Route.SHORT
-    assert chosen(16, 257) is Route.FUSED
+    assert chosen(16, 257) is Route.LONG
+    assert chosen(1, 1024) is Route.LONG
 
 
 @needs_kernel
@@ -275,17 +346,20 @@ def test_short_attention_is_torchs_own():
 
 
 def attended(layer=None):
-    layer = MultiHead(16, 2) if layer is None else layer
+    layer = MultiHead(32, 2) if layer is None else layer
     return lambda x: layer(x).context
 
 
-def many(batch=64):
-    return torch.randn(batch, 16, 16, requires_grad=True)  # enough for the kernel to be taken
+def many(kernel=Kernel.SHORT):
+    """Enough for a kernel to be taken."""
+    batch, length = (64, 16) if kernel is Kernel.SHORT else (2, 300)
+    return torch.randn(batch, length, 32, requires_grad=True)
 
 
 @needs_kernel
-def test_what_is_saved_may_be_put_elsewhere_or_computed_again():
-    run, x = attended(), many()
+@either_kernel
+def test_what_is_saved_may_be_put_elsewhere_or_computed_again(kernel):
+    run, x = attended(), many(kernel)
     (expected,) = torch.autograd.grad(run(x).square().sum(), x)
     (again,) = torch.autograd.grad(checkpoint(run, x, use_reentrant=False).square().sum(), x)
     torch.testing.assert_close(again, expected)
@@ -296,9 +370,10 @@ def test_what_is_saved_may_be_put_elsewhere_or_computed_again():
 
 
 @needs_kernel
-def test_a_gradient_may_have_a_gradient():
-    x = many()
-    layer = MultiHead(16, 2)
+@either_kernel
+def test_a_gradient_may_have_a_gradient(kernel):
+    x = many(kernel)
+    layer = MultiHead(32, 2)
     found = []
     for route in (None, Route.EXPLICIT):
         layer.route = route
@@ -319,9 +394,10 @@ def test_many_gradients_at_once_and_forward_ones_are_still_to_be_had():
 
 
 @needs_kernel
-def test_a_graph_of_the_whole_layer_can_be_captured():
-    layer = MultiHead(16, 2).eval()
-    x = many().detach()
+@either_kernel
+def test_a_graph_of_the_whole_layer_can_be_captured(kernel):
+    layer = MultiHead(32, 2).eval()
+    x = many(kernel).detach()
     captured = torch.export.export(layer, (x,), strict=True)
     torch.testing.assert_close(captured.module()(x).context, layer(x).context, **TOLERANCE)
 
@@ -339,20 +415,24 @@ def test_a_library_that_cannot_be_loaded_is_none():
 def test_a_mask_of_numbers_is_no_mask():
     query, key, value = padded_inputs()
     lookup = Lookup(query, key, value, visible=torch.ones(1, 7))
-    assert not short.fits(ScaledDot(8, heads=2), Attend(ScaledDot(8)).selection, 0.0, lookup)
+    assert not sentences.fits(Kernel.SHORT, ScaledDot(8, heads=2), Attend(ScaledDot(8)).selection, 0.0, lookup)
 
 
 @needs_kernel
-def test_what_stands_for_itself_keeps_a_negative_scale():
-    query = rows(6, 1, 8)
+@either_kernel
+def test_what_stands_for_itself_keeps_a_negative_scale(kernel):
+    query = rows(6, 1, 16)
     at = starts([6])
     expected = one_by_one(query, query, query, [6], [6], None, True, -0.7)
     torch.testing.assert_close(
-        short_kernel.attend(query, query, query, at, at, None, True, -0.7).double(), expected, **TOLERANCE
+        sentence_kernels.attend(kernel, query, query, query, at, at, None, True, -0.7).double(), expected, **TOLERANCE
     )
 
 
 @needs_kernel
-def test_the_kernel_itself_refuses_what_it_cannot_read():
+@either_kernel
+def test_a_kernel_itself_refuses_what_it_cannot_read(kernel):
     with pytest.raises(ValueError, match="float32"):
-        short_kernel.attend(*[torch.randn(2, 1, 8).double()] * 3, starts([2]), starts([2]))
+        sentence_kernels.attend(kernel, *[torch.randn(2, 1, 16).double()] * 3, starts([2]), starts([2]))
+    with pytest.raises(ValueError, match="multiple of"):
+        sentence_kernels.attend(kernel, *[torch.randn(2, 1, 12)] * 3, starts([2]), starts([2]))

@@ -1,13 +1,16 @@
-"""The compiled kernel for short sentences (short_kernel.c): softmax(scale · q kᵀ) v for sentences that stand one after the other.
+"""The compiled kernels for sentences: softmax(scale · q kᵀ) v for sentences that stand one after the other, and its gradients.
 
 A Transformer learns from sentences of a dozen words. There torch's fused kernel spends most of its time getting ready, and a batch of
-them has to be padded. This one reads every row once, and sentences of any lengths need no padding between them.
+them has to be padded. The kernel for short ones (short_kernel.c) reads every row once, and sentences of any lengths need no padding
+between them. It keeps the weights for the way back. The one for long ones (long_kernel.c) keeps a number for each query instead, and
+computes the weights again, a block of them at a time.
 
 Axis legend: B sentences, N rows of all sentences, H heads, Q queries, K keys, D features of a head.
 """
 
 import ctypes
 from dataclasses import dataclass
+from enum import Enum
 from functools import partial
 from typing import Any
 
@@ -18,11 +21,26 @@ from torch.autograd import Function
 from saccade.attention import compiled
 from saccade.attention.selection import masked_softmax
 
-LANES = 8  # floats that are computed with at once: a head has a multiple of them
+LANES = 8  # floats that are computed with at once in short_kernel.c
+
+
+class Kernel(Enum):
+    """With the name of its function in C, and what the features of a head must be a multiple of."""
+
+    SHORT = ("saccade_attend", LANES)
+    LONG = ("saccade_attend_long", 16)
+
+    @property
+    def function(self) -> str:
+        return self.value[0]
+
+    @property
+    def unit(self) -> int:
+        return self.value[1]
 
 
 class _Batch(ctypes.Structure):
-    """`Batch` of short_kernel.c."""
+    """`Batch` of sentences.h."""
 
     _fields_ = (
         *((name, ctypes.c_int64) for name in ("sentences", "heads", "features")),
@@ -31,18 +49,19 @@ class _Batch(ctypes.Structure):
         ("scale", ctypes.c_float),
         *((name, ctypes.c_void_p) for name in ("query", "key", "value", "output_gradient")),
         *((name, ctypes.c_int64) for name in ("query_row", "key_row", "value_row")),
-        *((name, ctypes.c_void_p) for name in ("output", "weights")),
+        *((name, ctypes.c_void_p) for name in ("output", "kept")),
         *((name, ctypes.c_void_p) for name in ("query_gradient", "key_gradient", "value_gradient")),
     )
 
 
-def can_compute(query: Tensor, key: Tensor, value: Tensor) -> bool:
+def can_compute(kernel: Kernel, query: Tensor, key: Tensor, value: Tensor) -> bool:
     """Whether the kernel is there and can compute with these (..., H, D)."""
     sizes = {query.shape[-1], key.shape[-1], value.shape[-1]}
-    return len(sizes) == 1 and query.shape[-1] % LANES == 0 and compiled.can_compute(query, key, value)
+    return len(sizes) == 1 and query.shape[-1] % kernel.unit == 0 and compiled.can_compute(query, key, value)
 
 
 def attend(
+    kernel: Kernel,
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -57,18 +76,19 @@ def attend(
     `query_starts` and `key_starts` (B + 1,) say in which row each sentence begins, and where the last one ends. `visible` (N',) hides
     keys. `causal`: a query sees no key after its own place; then a sentence has as many keys as queries.
     """
-    if not can_compute(query, key, value):
+    if not can_compute(kernel, query, key, value):
         raise ValueError(
-            f"this kernel takes float32 of a CPU, heads of the same multiple of {LANES}; got "
+            f"this kernel takes float32 of a CPU, heads of the same multiple of {kernel.unit}; got "
             + ", ".join(f"{x.dtype} {tuple(x.shape)}" for x in (query, key, value))
         )
-    return _Short.apply(query, key, value, _Sentences(query_starts, key_starts, visible, causal, scale))
+    return _Attention.apply(query, key, value, _Sentences(kernel, query_starts, key_starts, visible, causal, scale))
 
 
 @dataclass(frozen=True, eq=False)
 class _Sentences:
     """Where they stand and what may be seen, as `attend` got it."""
 
+    kernel: Kernel
     query_starts: Tensor
     key_starts: Tensor
     visible: Tensor | None
@@ -76,34 +96,39 @@ class _Sentences:
     scale: float
 
 
-class _Short(Function):
+class _Attention(Function):
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, sentences: _Sentences) -> Tensor:
         query, key, value = (_heads_in_rows(each) for each in (query, key, value))
-        widths = (sentences.key_starts.diff() + LANES - 1).div_(LANES, rounding_mode="floor").mul_(LANES)
-        weights = query.new_empty(query.shape[1] * int(torch.dot(sentences.query_starts.diff(), widths)))
+        kept = query.new_empty(_numbers_kept(query, sentences))
         output = query.new_empty(query.shape)
-        batch = _describe(query, key, value, weights, sentences)
-        batch.output = output.data_ptr()
-        compiled.run("saccade_attend", batch)
-        ctx.save_for_backward(query, key, value, weights)
+        compiled.run(sentences.kernel.function, _describe(query, key, value, output, kept, sentences))
+        ctx.save_for_backward(query, key, value, output, kept)
         ctx.sentences = sentences
         return output
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        query, key, value, weights = ctx.saved_tensors
+        query, key, value, output, kept = ctx.saved_tensors
         if torch.is_grad_enabled() or not compiled.can_compute(gradient):  # to be differentiated again, or many at once
             attend_again = partial(_by_torch, sentences=ctx.sentences)
             given = (query, key, value)
             return *compiled.gradients_by_torch(attend_again, given, gradient, ctx.needs_input_grad), None
         gradient = gradient.contiguous()
-        batch = _describe(query, key, value, weights, ctx.sentences)
+        batch = _describe(query, key, value, output, kept, ctx.sentences)
         gradients = [each.new_empty(each.shape) for each in (query, key, value)]
         batch.output_gradient = gradient.data_ptr()
         batch.query_gradient, batch.key_gradient, batch.value_gradient = (each.data_ptr() for each in gradients)
-        compiled.run("saccade_attend_backward", batch)
+        compiled.run(f"{ctx.sentences.kernel.function}_backward", batch)
         return *gradients, None
+
+
+def _numbers_kept(query: Tensor, sentences: _Sentences) -> int:
+    """For the way back: all weights, with rows of whole lanes, or a number for each query and head."""
+    if sentences.kernel is Kernel.LONG:
+        return query.shape[0] * query.shape[1]
+    widths = (sentences.key_starts.diff() + LANES - 1).div_(LANES, rounding_mode="floor").mul_(LANES)
+    return query.shape[1] * int(torch.dot(sentences.query_starts.diff(), widths))
 
 
 def _by_torch(query: Tensor, key: Tensor, value: Tensor, sentences: _Sentences) -> Tensor:
@@ -119,7 +144,7 @@ def _by_torch(query: Tensor, key: Tensor, value: Tensor, sentences: _Sentences) 
     return torch.cat(contexts)
 
 
-def _describe(query: Tensor, key: Tensor, value: Tensor, weights: Tensor, sentences: _Sentences) -> _Batch:
+def _describe(query: Tensor, key: Tensor, value: Tensor, output: Tensor, kept: Tensor, sentences: _Sentences) -> _Batch:
     visible = sentences.visible
     return _Batch(
         sentences=len(sentences.query_starts) - 1,
@@ -136,7 +161,8 @@ def _describe(query: Tensor, key: Tensor, value: Tensor, weights: Tensor, senten
         query_row=query.stride(0),
         key_row=key.stride(0),
         value_row=value.stride(0),
-        weights=weights.data_ptr(),
+        output=output.data_ptr(),
+        kept=kept.data_ptr(),
     )
 
 

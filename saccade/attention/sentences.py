@@ -1,0 +1,112 @@
+"""The routes through kernels of our own (sentence_kernels.py), for sequences that are padded and for those that are packed.
+
+A Transformer learns from sentences of a dozen words. There torch's fused kernel spends most of its time getting ready. Over long
+sequences ours has less to read and write, and leaves out what a causal sequence does not see.
+
+Axis legend: B batch, H heads, Q queries, K keys, N rows of all sequences, D features of a head.
+"""
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from saccade.attention import sentence_kernels
+from saccade.attention.lookup import Lookup
+from saccade.attention.packing import Packed
+from saccade.attention.scores import DotProductScore, Score
+from saccade.attention.selection import Selection, Soft
+from saccade.attention.sentence_kernels import Kernel
+from saccade.attention.visibility import CAUSAL
+
+LONGEST = 256  # keys of the kernel for short ones: with more, the weights that it keeps would take too much memory
+
+
+def fits(kernel: Kernel, score: Score, selection: Selection, dropout: float, lookup: Lookup) -> bool:
+    """Soft selection over a dot product, hidden by nothing but a mask of whole keys and the order of a sequence."""
+    lookup = _with_heads(lookup)
+    queries, keys = lookup.query.shape[-2], lookup.prepared.shape[-2]
+    in_order = lookup.band == CAUSAL and lookup.first_query == 0 and queries == keys
+    return (
+        is_plain(kernel, score, selection, dropout, lookup)
+        and lookup.query.shape[0] == lookup.prepared.shape[0] == lookup.value.shape[0]
+        and (kernel is Kernel.LONG or keys <= LONGEST)
+        and (lookup.band is None or in_order)
+        and (lookup.visible is None or _tells_only_keys_apart(lookup.visible))
+    )
+
+
+def fits_packed(score: Score, selection: Selection, dropout: float, lookup: Lookup, packed: Packed) -> bool:
+    in_order = lookup.band == CAUSAL and packed.queries is packed.keys
+    return is_plain(_kernel_of(packed), score, selection, dropout, lookup) and (lookup.band is None or in_order)
+
+
+def attend(kernel: Kernel, score: Score, lookup: Lookup) -> Tensor:
+    """(B, H, Q, D), or (B, Q, D) where no heads were given"""
+    apart = _with_heads(lookup)
+    batch, _, queries, _ = apart.query.shape
+    keys = apart.prepared.shape[-2]
+    visible = apart.visible
+    if visible is not None:
+        visible = visible[(None,) * (4 - visible.dim())].expand(batch, 1, 1, keys).flatten()
+    starts = torch.arange(batch + 1, device=apart.query.device)
+    context = _attend(kernel, score, apart, starts * queries, starts * keys, visible)  # (B·Q, H, D)
+    context = context.unflatten(0, (batch, queries)).transpose(1, 2)
+    return context if lookup is apart else context.squeeze(1)
+
+
+def attend_packed(score: Score, lookup: Lookup, packed: Packed) -> Tensor:
+    """(1, H, N, D)"""
+    starts = (packed.queries.starts, packed.keys.starts)
+    return _attend(_kernel_of(packed), score, lookup, *starts).transpose(0, 1)[None]
+
+
+def _kernel_of(packed: Packed) -> Kernel:
+    return Kernel.SHORT if packed.keys.longest <= LONGEST else Kernel.LONG
+
+
+def _attend(
+    kernel: Kernel,
+    score: Score,
+    lookup: Lookup,
+    query_starts: Tensor,
+    key_starts: Tensor,
+    visible: Tensor | None = None,
+) -> Tensor:
+    assert isinstance(score, DotProductScore)
+    query, key, value = (
+        heads.transpose(1, 2).flatten(0, 1)  # (B, H, N, D) -> (B·N, H, D)
+        for heads in (score.project_query(lookup.query), lookup.prepared, lookup.value)
+    )
+    causal = lookup.band is not None
+    return sentence_kernels.attend(kernel, query, key, value, query_starts, key_starts, visible, causal, score.scale)
+
+
+def is_plain(kernel: Kernel, score: Score, selection: Selection, dropout: float, lookup: Lookup) -> bool:
+    return (
+        isinstance(score, DotProductScore)
+        and isinstance(selection, Soft)
+        and dropout == 0.0
+        and lookup.bias is None
+        and lookup.query.dim() == lookup.prepared.dim() == lookup.value.dim() == 4
+        and lookup.query.shape[1] == lookup.prepared.shape[1] == lookup.value.shape[1]
+        and lookup.prepared.shape[-2] == lookup.value.shape[-2]
+        and sentence_kernels.can_compute(kernel, lookup.query, lookup.prepared, lookup.value)
+    )
+
+
+def _with_heads(lookup: Lookup) -> Lookup:
+    """What has no heads, (B, length, D), is one head."""
+    inputs = (lookup.query, lookup.prepared, lookup.value)
+    if any(x.dim() != 3 for x in inputs):
+        return lookup
+    query, prepared, value = (x.unsqueeze(1) for x in inputs)
+    visible = lookup.visible
+    if visible is not None and visible.dim() == 3:
+        visible = visible.unsqueeze(1)
+    return replace(lookup, query=query, prepared=prepared, value=value, visible=visible)
+
+
+def _tells_only_keys_apart(visible: Tensor) -> bool:
+    heads_and_queries = visible.shape[-3:-1]
+    return visible.dtype is torch.bool and 1 <= visible.dim() <= 4 and heads_and_queries.numel() == 1
