@@ -30,12 +30,20 @@ Function = Callable[..., int]
 
 @cache
 def kernels() -> dict[str, Function] | None:
-    """Those of this processor, by their names."""
-    capability = torch.backends.cpu.get_cpu_capability()  # AVX2 or AVX512: of older ones torch says DEFAULT
-    found = _of_library("_compiled") if capability.startswith("AVX") else {}
-    if found.keys() != set(NAMES):  # none, or compiled from older sources
-        return None
-    return {**found, **_of_library("_compiled_avx512")} if capability == "AVX512" else found
+    """All of them, by their names, for eight lanes."""
+    found = _of_library("_compiled") if _capability().startswith("AVX") else {}
+    return found if found.keys() == set(NAMES) else None  # there are none, or they are compiled from older sources
+
+
+@cache
+def wide_kernels() -> dict[str, Function]:
+    """Those that there are for sixteen lanes as well, on a processor that has them."""
+    return _of_library("_compiled_avx512") if kernels() is not None and _capability() == "AVX512" else {}
+
+
+def _capability() -> str:
+    """AVX2 or AVX512; of older processors torch says DEFAULT."""
+    return torch.backends.cpu.get_cpu_capability()
 
 
 def _of_library(name: str) -> dict[str, Function]:
@@ -65,9 +73,9 @@ def _is_in_memory(x: Tensor) -> bool:
     return type(x) in (Tensor, nn.Parameter) and not torch._C._functorch.is_legacy_batchedtensor(x)
 
 
-def run(kernel: str, described: ctypes.Structure) -> None:
-    """Calls a kernel with what its struct of C describes, in as many threads as torch has."""
-    found = kernels()
+def run(kernel: str, described: ctypes.Structure, wide: bool = False) -> None:
+    """Calls a kernel, the one for sixteen lanes if `wide`, with what its struct of C describes, in as many threads as torch has."""
+    found = wide_kernels() if wide else kernels()
     assert found is not None
     if not found[kernel](ctypes.byref(described), ctypes.c_int64(torch.get_num_threads())):
         raise MemoryError(f"{kernel} got no memory to work in")

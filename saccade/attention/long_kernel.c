@@ -249,10 +249,9 @@ static void attend(const Head *head, Desk *desk, int64_t q, int64_t count) {
         sum_keys(contexts, desk->values + k * D, scores, keys, D);
     }
     for (int n = 0; n < WIDE; n++) AT(largest_scores + n * LANES) = most[n], AT(sums + n * LANES) = sum[n];
-    for (int64_t i = 0; i < count; i++) {
+    for (int64_t i = 0; i < count; i++) desk->factors[i] = sums[i] != 0 ? 1 / sums[i] : 0;
+    for (int64_t i = 0; batch->kept && i < count; i++)
         batch->kept[(head->first + q + i) * batch->heads + head->head] = sums[i] != 0 ? largest_scores[i] + log2f(sums[i]) : INFINITY;
-        desk->factors[i] = sums[i] != 0 ? 1 / sums[i] : 0;
-    }
     turn_back(batch->output + (head->first + q) * head->row + head->at, head->row, contexts, count, D, desk->factors);
 }
 

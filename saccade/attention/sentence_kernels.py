@@ -21,14 +21,14 @@ from torch.autograd import Function
 from saccade.attention import compiled
 from saccade.attention.selection import masked_softmax
 
-LANES = 8  # floats that are computed with at once in short_kernel.c
+LANES, WIDE_LANES = 8, 16  # floats that are computed with at once, with AVX2 and with AVX-512
 
 
 class Kernel(Enum):
     """With the name of its function in C, and what the features of a head must be a multiple of."""
 
     SHORT = ("saccade_attend", LANES)
-    LONG = ("saccade_attend_long", 16)
+    LONG = ("saccade_attend_long", WIDE_LANES)
 
     @property
     def function(self) -> str:
@@ -37,6 +37,10 @@ class Kernel(Enum):
     @property
     def unit(self) -> int:
         return self.value[1]
+
+    def is_wide(self, features: int) -> bool:
+        """Whether heads of so many features are computed with sixteen lanes here."""
+        return features % WIDE_LANES == 0 and self.function in compiled.wide_kernels()
 
 
 class _Batch(ctypes.Structure):
@@ -81,7 +85,10 @@ def attend(
             f"this kernel takes float32 of a CPU, heads of the same multiple of {kernel.unit}; got "
             + ", ".join(f"{x.dtype} {tuple(x.shape)}" for x in (query, key, value))
         )
-    return _Attention.apply(query, key, value, _Sentences(kernel, query_starts, key_starts, visible, causal, scale))
+    will_return = torch.is_grad_enabled() and any(x.requires_grad for x in (query, key, value))
+    return _Attention.apply(
+        query, key, value, _Sentences(kernel, will_return, query_starts, key_starts, visible, causal, scale)
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +96,7 @@ class _Sentences:
     """Where they stand and what may be seen, as `attend` got it."""
 
     kernel: Kernel
+    will_return: bool  # to have gradients: something is to be kept for them
     query_starts: Tensor
     key_starts: Tensor
     visible: Tensor | None
@@ -100,9 +108,10 @@ class _Attention(Function):
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, sentences: _Sentences) -> Tensor:
         query, key, value = (_heads_in_rows(each) for each in (query, key, value))
-        kept = query.new_empty(_numbers_kept(query, sentences))
+        kept = query.new_empty(_numbers_kept(query, sentences)) if sentences.will_return else None
         output = query.new_empty(query.shape)
-        compiled.run(sentences.kernel.function, _describe(query, key, value, output, kept, sentences))
+        wide = sentences.kernel.is_wide(query.shape[2])
+        compiled.run(sentences.kernel.function, _describe(query, key, value, output, kept, sentences), wide)
         ctx.save_for_backward(query, key, value, output, kept)
         ctx.sentences = sentences
         return output
@@ -119,7 +128,8 @@ class _Attention(Function):
         gradients = [each.new_empty(each.shape) for each in (query, key, value)]
         batch.output_gradient = gradient.data_ptr()
         batch.query_gradient, batch.key_gradient, batch.value_gradient = (each.data_ptr() for each in gradients)
-        compiled.run(f"{ctx.sentences.kernel.function}_backward", batch)
+        kernel = ctx.sentences.kernel
+        compiled.run(f"{kernel.function}_backward", batch, kernel.is_wide(query.shape[2]))
         return *gradients, None
 
 
@@ -127,7 +137,8 @@ def _numbers_kept(query: Tensor, sentences: _Sentences) -> int:
     """For the way back: all weights, with rows of whole lanes, or a number for each query and head."""
     if sentences.kernel is Kernel.LONG:
         return query.shape[0] * query.shape[1]
-    widths = (sentences.key_starts.diff() + LANES - 1).div_(LANES, rounding_mode="floor").mul_(LANES)
+    lanes = WIDE_LANES if sentences.kernel.is_wide(query.shape[2]) else LANES
+    widths = (sentences.key_starts.diff() + lanes - 1).div_(lanes, rounding_mode="floor").mul_(lanes)
     return query.shape[1] * int(torch.dot(sentences.query_starts.diff(), widths))
 
 
@@ -144,7 +155,9 @@ def _by_torch(query: Tensor, key: Tensor, value: Tensor, sentences: _Sentences) 
     return torch.cat(contexts)
 
 
-def _describe(query: Tensor, key: Tensor, value: Tensor, output: Tensor, kept: Tensor, sentences: _Sentences) -> _Batch:
+def _describe(
+    query: Tensor, key: Tensor, value: Tensor, output: Tensor, kept: Tensor | None, sentences: _Sentences
+) -> _Batch:
     visible = sentences.visible
     return _Batch(
         sentences=len(sentences.query_starts) - 1,
@@ -162,7 +175,7 @@ def _describe(query: Tensor, key: Tensor, value: Tensor, output: Tensor, kept: T
         key_row=key.stride(0),
         value_row=value.stride(0),
         output=output.data_ptr(),
-        kept=kept.data_ptr(),
+        kept=None if kept is None else kept.data_ptr(),
     )
 
 

@@ -15,6 +15,6 @@ typedef struct {
     const float *query, *key, *value, *output_gradient;
     int64_t query_row, key_row, value_row; /* how far it is from a row to the next */
     float *output;                         /* this and the gradients: rows of H D floats */
-    float *kept;                           /* for the way back */
+    float *kept;                           /* for the way back; null: there will be none */
     float *query_gradient, *key_gradient, *value_gradient;
 } Batch;

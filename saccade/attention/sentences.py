@@ -19,7 +19,7 @@ from saccade.attention.selection import Selection, Soft
 from saccade.attention.sentence_kernels import Kernel
 from saccade.attention.visibility import CAUSAL
 
-LONGEST = 256  # keys of the kernel for short ones: with more, the weights that it keeps would take too much memory
+LONGEST = 192  # keys of the kernel for short ones: with more, the weights that it keeps cost more than computing them again (measured)
 
 
 def fits(kernel: Kernel, score: Score, selection: Selection, dropout: float, lookup: Lookup) -> bool:

@@ -5,7 +5,7 @@
  *
  * Sentences of a batch stand one after the other in the rows of Q, K and V, each row with all heads side by side, so they need no
  * padding. A head of a short sentence fits into the first cache: what remains is to read and write each row once, and not to start a
- * general matrix product for a few numbers. Called by sentence_kernels.py, which has checked everything; nothing here knows Python.
+ * general matrix product for a few numbers. What is kept are the weights: P of every sentence and head, each of Q rows of padded(K). Called by sentence_kernels.py, which has checked everything; nothing here knows Python.
  *
  * Axis legend: B sentences, H heads, Q queries, K keys, D features of a head (a multiple of LANES).
  */
@@ -60,18 +60,16 @@ INLINE void product(float *restrict c, int64_t c_row, const float *restrict a, i
 /* Rows (K, D) turned over: (D, padded(K)), with zeros for the keys that are not there. */
 INLINE Panels turned(float *restrict to, const float *restrict from, int64_t from_row, int64_t keys, int64_t features) {
     int64_t columns = padded(keys);
-    for (int64_t i = 0; i < columns; i += LANES) {
+    for (int64_t i = 0; i < columns; i += EIGHT) {
         int64_t panel = i / PANEL * PANEL, width = panel_width(panel, columns);
         float *place = to + panel * features + i - panel;
-        if (i + LANES <= keys) {
-            for (int64_t j = 0; j < features; j += LANES)
+        if (i + EIGHT <= keys) {
+            for (int64_t j = 0; j < features; j += EIGHT)
                 transpose_square(place + j * width, width, from + i * from_row + j, from_row);
             continue;
         }
-        for (int64_t j = 0; j < features; j++) {
-            AT(place + j * width) = (lanes){0};
-            for (int64_t k = i; k < keys; k++) place[j * width + k - i] = from[k * from_row + j];
-        }
+        for (int64_t j = 0; j < features; j++)
+            for (int64_t k = i; k < i + EIGHT; k++) place[j * width + k - i] = k < keys ? from[k * from_row + j] : 0;
     }
     return (Panels){to, features, columns};
 }
@@ -214,7 +212,7 @@ static void *work(void *given) {
     const Share *share = given;
     const Batch *batch = share->batch;
     int64_t row = batch->heads * batch->features;
-    float *weights = batch->kept + share->weights_before;
+    float *weights = batch->kept ? batch->kept + share->weights_before : NULL;
     for (int64_t b = share->from; b < share->to; b++) {
         int64_t queries = batch->query_starts[b + 1] - batch->query_starts[b], first_key = batch->key_starts[b];
         int64_t keys = batch->key_starts[b + 1] - first_key, width = padded(keys), next = b + 1 < share->to ? b + 1 : b;
@@ -224,7 +222,7 @@ static void *work(void *given) {
         Desk desk = {share->held, gradient, gradient + queries * width};
         for (int64_t j = 0; j < width; j++)
             desk.hidden[j] = j < keys && (!batch->visible || batch->visible[first_key + j]) ? 0 : -INFINITY;
-        for (int64_t head = 0; head < batch->heads; head++, weights += queries * width) {
+        for (int64_t head = 0; head < batch->heads; head++, weights += batch->kept ? queries * width : 0) {
             int64_t at = head * batch->features;
             fetch(batch->query + next_query * batch->query_row + at, batch->query_row, next_queries, batch->features);
             fetch(batch->key + next_key * batch->key_row + at, batch->key_row, next_keys, batch->features);
@@ -233,7 +231,7 @@ static void *work(void *given) {
                 fetch(batch->output_gradient + next_query * row + at, row, next_queries, batch->features);
                 attend_backward(batch, b, head, weights, &desk);
             } else {
-                attend(batch, b, head, weights, &desk);
+                attend(batch, b, head, batch->kept ? weights : desk.gradient, &desk);
             }
         }
     }

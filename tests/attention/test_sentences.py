@@ -182,15 +182,13 @@ def test_rows_may_stand_apart_and_heads_in_any_order(kernel):
     torch.testing.assert_close(wide.grad, other)
 
 
-LIBRARIES = {"AVX2": "_compiled", "AVX512": "_compiled_avx512"}
-
-
 @needs_kernel
+@either_kernel
 @pytest.mark.parametrize("causal", [False, True], ids=["all keys", "causal"])
-@pytest.mark.parametrize("processor", LIBRARIES)
-def test_long_sentences_get_what_torch_gives_each_on_every_processor(processor, causal):
-    if processor > torch.backends.cpu.get_cpu_capability():
-        pytest.skip(f"a processor without {processor}")
+@pytest.mark.parametrize("wide", [False, True], ids=["AVX2", "AVX-512"])
+def test_long_sentences_get_what_torch_gives_each_on_every_processor(kernel, wide, causal):
+    if wide and not compiled.wide_kernels():
+        pytest.skip("a processor without AVX-512")
     torch.manual_seed(3)
     queries = [300, 1, 97, 145]
     keys = queries if causal else [333, 200, 1, 96]
@@ -199,13 +197,12 @@ def test_long_sentences_get_what_torch_gives_each_on_every_processor(processor, 
     gradient = torch.randn(query.shape)
     expected = one_by_one(query, key, value, queries, keys, visible, causal, 0.3)
     wanted = (expected, *torch.autograd.grad(expected, (query, key, value), gradient.double()))
-    chosen = {**compiled.kernels(), **compiled._of_library(LIBRARIES[processor])}
     answers = []
-    with patch.object(compiled, "kernels", lambda: chosen):
+    with patch.object(compiled, "wide_kernels", compiled.wide_kernels if wide else dict):
         for threads in (1, 2, 5):
             with patch.object(torch, "get_num_threads", lambda threads=threads: threads):
                 found = sentence_kernels.attend(
-                    Kernel.LONG, query, key, value, starts(queries), starts(keys), visible, causal, 0.3
+                    kernel, query, key, value, starts(queries), starts(keys), visible, causal, 0.3
                 )
                 answers.append((found, *torch.autograd.grad(found, (query, key, value), gradient)))
     for theirs, *ours in zip(wanted, *answers, strict=True):
@@ -321,9 +318,20 @@ def test_many_short_sequences_take_one_kernel_long_ones_the_other_and_few_take_n
 
     assert chosen(64, 16) is Route.SHORT
     assert chosen(1, 16) is Route.FUSED
-    assert chosen(16, 256) is Route.SHORT
-    assert chosen(16, 257) is Route.LONG
+    assert chosen(16, sentences.LONGEST) is Route.SHORT
+    assert chosen(16, sentences.LONGEST + 1) is Route.LONG
     assert chosen(1, 1024) is Route.LONG
+
+
+@needs_kernel
+@either_kernel
+def test_nothing_is_kept_where_no_gradient_will_be_asked_for(kernel):
+    query = rows(200, 2, 16)
+    at = starts([50, 150])
+    expected = sentence_kernels.attend(kernel, query, query, query, at, at, None, True)
+    with torch.no_grad(), patch.object(sentence_kernels, "_numbers_kept") as kept:
+        assert torch.equal(sentence_kernels.attend(kernel, query, query, query, at, at, None, True), expected)
+    assert not kept.called
 
 
 @needs_kernel
