@@ -54,45 +54,60 @@ INLINE lanes power_of_two(lanes x) {
         }                                                                                                          \
     } while (0)
 
-/* The products stand by themselves, so that nothing else asks for their registers. */
+/* The products stand by themselves, so that nothing else asks for their registers. Of the last panel only as many lanes as have queries. */
 #define APART static __attribute__((noinline)) void
+#define FOR_AS_WIDE_AS(wide, PRODUCT) \
+    do {                              \
+        if ((wide) == 3) PRODUCT(3)   \
+        else if ((wide) == 2) PRODUCT(2) \
+        else PRODUCT(1)               \
+    } while (0)
+
+#define COMPARE(N)                                                                    \
+    for (int64_t i = 0; i < keys; i += TALL) {                                        \
+        lanes sum[TALL][N] = {{{0}}};                                                 \
+        ADD_PRODUCTS(sum, TALL, N, D, tiles + i * D, TALL, 1, queries, PANEL);        \
+        EACH(TALL, N) AT(scores + (i + r) * PANEL + n * LANES) = sum[r][n];           \
+    }
 
 /* scores (keys, PANEL) = rows (keys, D) queries (D, PANEL), the rows in tiles */
-APART compare(float *scores, const float *tiles, const float *queries, int64_t keys, int64_t D) {
-    for (int64_t i = 0; i < keys; i += TALL) {
-        lanes sum[TALL][WIDE] = {{{0}}};
-        ADD_PRODUCTS(sum, TALL, WIDE, D, tiles + i * D, TALL, 1, queries, PANEL);
-        EACH(TALL, WIDE) AT(scores + (i + r) * PANEL + n * LANES) = sum[r][n];
-    }
+APART compare(float *scores, const float *tiles, const float *queries, int64_t wide, int64_t keys, int64_t D) {
+    FOR_AS_WIDE_AS(wide, COMPARE);
 }
+
+#define SUM_KEYS(N)                                                                   \
+    for (int64_t d = 0; d < D; d += TALL) {                                           \
+        lanes sum[TALL][N];                                                           \
+        EACH(TALL, N) sum[r][n] = FROM(sums + (d + r) * PANEL + n * LANES);           \
+        ADD_PRODUCTS(sum, TALL, N, keys, rows + d, D, 1, weights, PANEL);             \
+        EACH(TALL, N) AT(sums + (d + r) * PANEL + n * LANES) = sum[r][n];             \
+    }
 
 /* sums (D, PANEL) += rows (keys, D), turned over, weights (keys, PANEL) */
-APART sum_keys(float *sums, const float *rows, const float *weights, int64_t keys, int64_t D) {
-    for (int64_t d = 0; d < D; d += TALL) {
-        lanes sum[TALL][WIDE];
-        EACH(TALL, WIDE) sum[r][n] = FROM(sums + (d + r) * PANEL + n * LANES);
-        ADD_PRODUCTS(sum, TALL, WIDE, keys, rows + d, D, 1, weights, PANEL);
-        EACH(TALL, WIDE) AT(sums + (d + r) * PANEL + n * LANES) = sum[r][n];
-    }
+APART sum_keys(float *sums, const float *rows, const float *weights, int64_t wide, int64_t keys, int64_t D) {
+    FOR_AS_WIDE_AS(wide, SUM_KEYS);
 }
 
-#define SUM_QUERIES(N)                                                                                                              \
-    for (int64_t i = 0; i < keys; i += TALL) {                                                                                      \
-        lanes sum[TALL][N];                                                                                                         \
-        EACH(TALL, N) sum[r][n] = FROM(sums + (i + r) * D + d + n * LANES);                                                         \
-        for (int64_t panel = 0; panel < panels; panel++)                                                                            \
-            ADD_PRODUCTS(sum, TALL, N, PANEL, weights + (panel * KEYS + i) * PANEL, 1, PANEL, rows + panel * PANEL * D + d, D);     \
-        EACH(TALL, N) AT(sums + (i + r) * D + d + n * LANES) = sum[r][n];                                                           \
+#define SUM_QUERIES(N)                                                                                                       \
+    for (int64_t i = 0; i < keys; i += TALL) {                                                                               \
+        lanes sum[TALL][N];                                                                                                  \
+        EACH(TALL, N) sum[r][n] = FROM(sums + (i + r) * D + d + n * LANES);                                                  \
+        for (int64_t q = 0; q < queries; q += PANEL)                                                                         \
+            ADD_PRODUCTS(sum, TALL, N, at_most(PANEL, queries - q), weights + q * KEYS + i * PANEL, 1, PANEL, rows + q * D + d, D); \
+        EACH(TALL, N) AT(sums + (i + r) * D + d + n * LANES) = sum[r][n];                                                    \
     }
 
 /* sums (keys, D) += weights (keys, queries) rows (queries, D), the weights in panels of KEYS rows */
-APART sum_queries(float *sums, const float *weights, const float *rows, int64_t panels, int64_t keys, int64_t D) {
+APART sum_queries(float *sums, const float *weights, const float *rows, int64_t queries, int64_t keys, int64_t D) {
     int64_t d = 0;
     for (; d + FLAT * LANES <= D; d += FLAT * LANES) SUM_QUERIES(FLAT)
     for (; d < D; d += LANES) SUM_QUERIES(1)
 }
 
 INLINE int64_t rounded_up(int64_t count, int64_t unit) { return (count + unit - 1) / unit * unit; }
+
+/* How many lanes of a panel, in units of LANES, so many queries take. */
+INLINE int64_t width_of(int64_t queries) { return at_most(WIDE, (queries + LANES - 1) / LANES); }
 
 /* Rows as they are, one after the other, times `factor`, and zeros up to `all`. */
 static void gather(float *to, const float *from, int64_t from_row, int64_t count, int64_t all, int64_t D, float factor) {
@@ -235,7 +250,7 @@ INLINE void weigh(float *scores, int64_t keys, float *sums, int64_t D, lanes *mo
 /* A panel of queries from q on. */
 static void attend(const Head *head, Desk *desk, int64_t q, int64_t count) {
     const Batch *batch = head->batch;
-    int64_t D = batch->features, end = keys_before(head, q + count);
+    int64_t D = batch->features, end = keys_before(head, q + count), wide = width_of(count);
     lanes most[WIDE], sum[WIDE];
     for (int n = 0; n < WIDE; n++) most[n] = (lanes){0} - INFINITY, sum[n] = (lanes){0};
     float *contexts = desk->query_gradient, *scores = desk->weights, largest_scores[PANEL], sums[PANEL];
@@ -243,10 +258,10 @@ static void attend(const Head *head, Desk *desk, int64_t q, int64_t count) {
     read_queries(head, desk, q, count, PANEL);
     for (int64_t k = 0; k < end; k += KEYS) {
         int64_t keys = at_most(KEYS, end - k);
-        compare(scores, desk->key_tiles + k * D, desk->queries, keys, D);
+        compare(scores, desk->key_tiles + k * D, desk->queries, wide, keys, D);
         hide(head, scores, k, keys, q);
         weigh(scores, keys, contexts, D, most, sum);
-        sum_keys(contexts, desk->values + k * D, scores, keys, D);
+        sum_keys(contexts, desk->values + k * D, scores, wide, keys, D);
     }
     for (int n = 0; n < WIDE; n++) AT(largest_scores + n * LANES) = most[n], AT(sums + n * LANES) = sum[n];
     for (int64_t i = 0; i < count; i++) desk->factors[i] = sums[i] != 0 ? 1 / sums[i] : 0;
@@ -256,11 +271,11 @@ static void attend(const Head *head, Desk *desk, int64_t q, int64_t count) {
 }
 
 /* Weights P^T and gradients of scores dS^T of a panel of queries and a block of keys. */
-static void weigh_again(const Head *head, Desk *desk, int64_t panel, int64_t k, int64_t keys, int64_t q) {
+static void weigh_again(const Head *head, Desk *desk, int64_t panel, int64_t k, int64_t keys, int64_t q, int64_t wide) {
     int64_t D = head->batch->features;
     float *weights = desk->weights + panel * KEYS * PANEL, *gradients = desk->gradients + panel * KEYS * PANEL;
-    compare(weights, desk->key_tiles + k * D, desk->queries + panel * PANEL * D, keys, D);
-    compare(gradients, desk->value_tiles + k * D, desk->outputs + panel * PANEL * D, keys, D);
+    compare(weights, desk->key_tiles + k * D, desk->queries + panel * PANEL * D, wide, keys, D);
+    compare(gradients, desk->value_tiles + k * D, desk->outputs + panel * PANEL * D, wide, keys, D);
     hide(head, weights, k, keys, q + panel * PANEL);
     lanes logarithm[WIDE], mean[WIDE];
     for (int n = 0; n < WIDE; n++) {
@@ -300,11 +315,12 @@ static void attend_backward(const Head *head, Desk *desk, int64_t q, int64_t cou
     for (int64_t k = 0; k < end; k += KEYS) {
         int64_t keys = at_most(KEYS, end - k);
         for (int64_t panel = 0; panel < panels; panel++) {
-            weigh_again(head, desk, panel, k, keys, q);
-            sum_keys(desk->query_gradient + panel * PANEL * D, desk->keys + k * D, desk->gradients + panel * KEYS * PANEL, keys, D);
+            int64_t wide = width_of(count - panel * PANEL);
+            weigh_again(head, desk, panel, k, keys, q, wide);
+            sum_keys(desk->query_gradient + panel * PANEL * D, desk->keys + k * D, desk->gradients + panel * KEYS * PANEL, wide, keys, D);
         }
-        sum_queries(desk->value_gradient + k * D, desk->weights, desk->output_rows, panels, keys, D);
-        sum_queries(desk->key_gradient + k * D, desk->gradients, desk->rows, panels, keys, D);
+        sum_queries(desk->value_gradient + k * D, desk->weights, desk->output_rows, count, keys, D);
+        sum_queries(desk->key_gradient + k * D, desk->gradients, desk->rows, count, keys, D);
     }
     for (int64_t i = 0; i < count; i++) desk->factors[i] = batch->scale;
     float *gradient = batch->query_gradient + (head->first + q) * head->row + head->at;
@@ -357,7 +373,7 @@ static int in_shares(const Batch *batch, int64_t threads, int backward) {
     }
     threads = worth_starting(threads, 2 * scores * batch->heads * batch->features);
     int64_t parts = backward || threads == 1 ? 1 : (4 * threads + heads - 1) / heads, size = lay_out(&desk, NULL, most_keys, batch->features);
-    float *held = malloc((size_t)(size * threads + LINE) * sizeof(float));
+    float *held = calloc((size_t)(size * threads + LINE), sizeof(float)); /* lanes without a query are never set, but computed with */
     if (!held) return 0;
     float *aligned = held + (LINE - (uintptr_t)held / sizeof(float) % LINE) % LINE;
     for (int64_t thread = 0; thread < threads; thread++)

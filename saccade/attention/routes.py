@@ -51,7 +51,7 @@ class Thresholds:
     block_keys: int  # shortest sequence worth cutting into blocks
     block_share: float = 1 / 4  # largest share of the keys that a window may span to be worth it
     kernel_scores: int = 2**15  # B·H·Q·K that are worth a call of a kernel of our own
-    long_queries: int = 96  # with fewer, the last lanes of the kernel for long sequences are empty too often
+    long_queries: int = 32  # fewer leave too many lanes of the kernel for long sequences empty
 
 
 # By device type, dtype, and whether a gradient will be asked for. Measured on a CPU with AVX-512, one thread (docs/results.md): all of
