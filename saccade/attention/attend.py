@@ -155,9 +155,9 @@ class Attend(nn.Module):
         return Attended(routes.WITHOUT_WEIGHTS[route](self.score, lookup), query.new_zeros(()))
 
     def packs(self, like: Tensor) -> bool:
-        """Whether packed sequences of a tensor's dtype and device need no padding here, if they are short (see sentences.py)."""
+        """Whether packed sequences of a tensor's dtype and device need no padding here (see sentences.py)."""
         dropout = self.dropout if self.training else 0.0
-        some = like.new_empty(1, 1, 1, self.score.query_size)
+        some = like.new_empty(1, self.score.heads or 1, 1, self.score.query_size)
         lookup = Lookup(some, some, some)
         return self.route is None and sentences.is_plain(Kernel.SHORT, self.score, self.selection, dropout, lookup)
 

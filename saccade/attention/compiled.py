@@ -25,20 +25,21 @@ NAMES = (
     "saccade_rows",
     "saccade_softmax_rows",
 )
+LAYOUT = 1  # of what the kernels are given; the same number stands in lanes.h
 Function = Callable[..., int]
 
 
 @cache
 def kernels() -> dict[str, Function] | None:
     """All of them, by their names, for eight lanes."""
-    found = _of_library("_compiled") if _capability().startswith("AVX") else {}
-    return found if found.keys() == set(NAMES) else None  # there are none, or they are compiled from older sources
+    found = _of_library("_compiled", lanes=8) if _capability().startswith("AVX") else {}
+    return found if found.keys() == set(NAMES) else None
 
 
 @cache
 def wide_kernels() -> dict[str, Function]:
     """Those that there are for sixteen lanes as well, on a processor that has them."""
-    return _of_library("_compiled_avx512") if kernels() is not None and _capability() == "AVX512" else {}
+    return _of_library("_compiled_avx512", lanes=16) if kernels() is not None and _capability() == "AVX512" else {}
 
 
 def _capability() -> str:
@@ -46,13 +47,16 @@ def _capability() -> str:
     return torch.backends.cpu.get_cpu_capability()
 
 
-def _of_library(name: str) -> dict[str, Function]:
+def _of_library(name: str, lanes: int) -> dict[str, Function]:
+    """None, if there is no such library or it was compiled from other sources."""
     compiled = find_spec(f"saccade.attention.{name}")
     if compiled is None or compiled.origin is None:
         return {}
     try:
         library = ctypes.CDLL(compiled.origin)
     except OSError:  # made for another system
+        return {}
+    if not hasattr(library, "saccade_layout") or library.saccade_layout() != 100 * LAYOUT + lanes:
         return {}
     return {kernel: getattr(library, kernel) for kernel in NAMES if hasattr(library, kernel)}
 

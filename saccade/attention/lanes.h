@@ -1,5 +1,7 @@
 /* What the kernels share: eight floats at a time, or sixteen, and work in several threads. For gcc and clang, with AVX2 or AVX-512. */
 
+#pragma once
+
 #include <immintrin.h>
 #include <math.h>
 #include <pthread.h>
@@ -11,6 +13,7 @@ enum { LANES = 16 };
 #else
 enum { LANES = 8 };
 #endif
+enum { LAYOUT = 1 /* of the structs of all kernels: one more whenever one of them changes, and in compiled.py */ };
 enum { LINE = 16 /* floats of a cache line */, MOST_THREADS = 64 };
 
 typedef float lanes __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
@@ -48,6 +51,21 @@ INLINE lanes larger(lanes first, lanes second) {
 #else
     return (lanes)_mm256_max_ps((__m256)first, (__m256)second);
 #endif
+}
+
+/* 2^x for x <= 0 to about one unit in the last place; 0 below -126.5. */
+INLINE lanes power_of_two(lanes x) {
+    const lanes none = {0};
+    x = larger(none - 127.0f, x);
+    lanes shift = none + 12582912.0f; /* 1.5 * 2^23: adding it rounds to a whole number in the lowest bits */
+    lanes rounded = x + shift, rest = x - (rounded - shift);
+    lanes series = none + 1.326472718e-3f;
+    series = series * rest + 9.671512646e-3f;
+    series = series * rest + 5.550733743e-2f;
+    series = series * rest + 2.402224209e-1f;
+    series = series * rest + 6.931469776e-1f;
+    series = series * rest + 1.0f;
+    return series * (lanes)(((whole)rounded + 127) << 23);
 }
 
 INLINE float largest(lanes x) {
@@ -96,7 +114,7 @@ INLINE int64_t at_most(int64_t count, int64_t most) { return count < most ? coun
 
 INLINE int64_t at_least(int64_t count, int64_t least) { return count > least ? count : least; }
 
-/* How many of the threads that may be had are worth starting for so many multiplications: each for a few tenths of a millisecond or more. */
+/* How many of the threads that may be had are worth starting for so many multiplications: each for some tenths of a millisecond. */
 INLINE int64_t worth_starting(int64_t threads, int64_t multiplications) {
     return at_least(at_most(at_most(threads, MOST_THREADS), multiplications >> 22), 1);
 }

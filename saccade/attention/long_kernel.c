@@ -12,11 +12,11 @@
  * Axis legend: B sentences, H heads, Q queries, K keys, D features of a head (a multiple of 16), N rows of all sentences.
  */
 
-#include <string.h>
-
+#include "rows.h"
 #include "sentences.h"
 
-/* A tile of a product that fits into the registers: TALL rows of WIDE lanes; of gradients of keys and values, whose lanes are features, FLAT. */
+/* A tile of a product that fits into the registers: TALL rows of WIDE lanes; of the gradients of keys and values, whose lanes are
+ * features, TALL rows of FLAT. */
 #ifdef __AVX512F__
 enum { TALL = 8, PANELS = 2 };
 #else
@@ -25,21 +25,6 @@ enum { TALL = 4, PANELS = 4 };
 enum { WIDE = 3, FLAT = 2, PANEL = WIDE * LANES, QUERIES = PANELS * PANEL /* of a block, on the way back */, KEYS = 96 /* of a block */ };
 
 static const float INVERSE_OF_LN_2 = 1.44269504f, LN_2 = 0.693147181f;
-
-/* 2^x for x <= 0 to about one unit in the last place; 0 from -127 on. */
-INLINE lanes power_of_two(lanes x) {
-    const lanes none = {0};
-    x = larger(none - 127.0f, x);
-    lanes shift = none + 12582912.0f; /* 1.5 * 2^23: adding it rounds to a whole number in the lowest bits */
-    lanes rounded = x + shift, rest = x - (rounded - shift);
-    lanes series = none + 1.326472718e-3f;
-    series = series * rest + 9.671512646e-3f;
-    series = series * rest + 5.550733743e-2f;
-    series = series * rest + 2.402224209e-1f;
-    series = series * rest + 6.931469776e-1f;
-    series = series * rest + 1.0f;
-    return (lanes)((whole)series + ((whole)rounded << 23));
-}
 
 #define EACH(R, N) _Pragma("GCC unroll 8") for (int r = 0; r < R; r++) _Pragma("GCC unroll 8") for (int n = 0; n < N; n++)
 
@@ -54,7 +39,9 @@ INLINE lanes power_of_two(lanes x) {
         }                                                                                                          \
     } while (0)
 
-/* The products stand by themselves, so that nothing else asks for their registers. Of the last panel only as many lanes as have queries. */
+/* The products stand by themselves, so that nothing else asks for their registers. Of the last panel only as many lanes as have queries.
+ * What is added to was summed over other blocks: each block by itself first, so that long sums stay exact. */
+_Static_assert(WIDE == 3, "FOR_AS_WIDE_AS knows three widths");
 #define APART static __attribute__((noinline)) void
 #define FOR_AS_WIDE_AS(wide, PRODUCT) \
     do {                              \
@@ -77,10 +64,9 @@ APART compare(float *scores, const float *tiles, const float *queries, int64_t w
 
 #define SUM_KEYS(N)                                                                   \
     for (int64_t d = 0; d < D; d += TALL) {                                           \
-        lanes sum[TALL][N];                                                           \
-        EACH(TALL, N) sum[r][n] = FROM(sums + (d + r) * PANEL + n * LANES);           \
+        lanes sum[TALL][N] = {{{0}}};                                                 \
         ADD_PRODUCTS(sum, TALL, N, keys, rows + d, D, 1, weights, PANEL);             \
-        EACH(TALL, N) AT(sums + (d + r) * PANEL + n * LANES) = sum[r][n];             \
+        EACH(TALL, N) AT(sums + (d + r) * PANEL + n * LANES) += sum[r][n];            \
     }
 
 /* sums (D, PANEL) += rows (keys, D), turned over, weights (keys, PANEL) */
@@ -90,11 +76,10 @@ APART sum_keys(float *sums, const float *rows, const float *weights, int64_t wid
 
 #define SUM_QUERIES(N)                                                                                                       \
     for (int64_t i = 0; i < keys; i += TALL) {                                                                               \
-        lanes sum[TALL][N];                                                                                                  \
-        EACH(TALL, N) sum[r][n] = FROM(sums + (i + r) * D + d + n * LANES);                                                  \
+        lanes sum[TALL][N] = {{{0}}};                                                                                        \
         for (int64_t q = 0; q < queries; q += PANEL)                                                                         \
             ADD_PRODUCTS(sum, TALL, N, at_most(PANEL, queries - q), weights + q * KEYS + i * PANEL, 1, PANEL, rows + q * D + d, D); \
-        EACH(TALL, N) AT(sums + (i + r) * D + d + n * LANES) = sum[r][n];                                                    \
+        EACH(TALL, N) AT(sums + (i + r) * D + d + n * LANES) += sum[r][n];                                                   \
     }
 
 /* sums (keys, D) += weights (keys, queries) rows (queries, D), the weights in panels of KEYS rows */
@@ -104,50 +89,8 @@ APART sum_queries(float *sums, const float *weights, const float *rows, int64_t 
     for (; d < D; d += LANES) SUM_QUERIES(1)
 }
 
-INLINE int64_t rounded_up(int64_t count, int64_t unit) { return (count + unit - 1) / unit * unit; }
-
 /* How many lanes of a panel, in units of LANES, so many queries take. */
 INLINE int64_t width_of(int64_t queries) { return at_most(WIDE, (queries + LANES - 1) / LANES); }
-
-/* Rows as they are, one after the other, times `factor`, and zeros up to `all`. */
-static void gather(float *to, const float *from, int64_t from_row, int64_t count, int64_t all, int64_t D, float factor) {
-    for (int64_t i = 0; i < count; i++)
-        for (int64_t d = 0; d < D; d += LANES) AT(to + i * D + d) = FROM(from + i * from_row + d) * factor;
-    memset(to + count * D, 0, (size_t)((all - count) * D) * sizeof(float));
-}
-
-/* The same the other way. */
-static void scatter(float *to, int64_t to_row, const float *from, int64_t count, int64_t D, float factor) {
-    for (int64_t i = 0; i < count; i++)
-        for (int64_t d = 0; d < D; d += LANES) AT(to + i * to_row + d) = FROM(from + i * D + d) * factor;
-}
-
-/* Rows (count, D) turned over in groups of `width`: each (D, width). Both are multiples of 8, or width is 4. */
-static void turn(float *to, const float *from, int64_t count, int64_t D, int64_t width) {
-    for (int64_t i = 0; i < count; i += EIGHT)
-        for (int64_t d = 0; d < D; d += EIGHT) {
-            if (width >= EIGHT) {
-                transpose_square(to + i / width * width * D + i % width + d * width, width, from + i * D + d, D);
-                continue;
-            }
-            float square[EIGHT * EIGHT];
-            transpose_square(square, EIGHT, from + i * D + d, D);
-            for (int64_t half = 0; half < EIGHT; half += width)
-                for (int64_t j = 0; j < EIGHT; j++)
-                    memcpy(to + (i + half) * D + (d + j) * width, square + j * EIGHT + half, (size_t)width * sizeof(float));
-        }
-}
-
-/* (D, PANEL) turned back into rows, which are multiplied by what each query has. */
-static void turn_back(float *to, int64_t to_row, const float *from, int64_t count, int64_t D, const float *factors) {
-    for (int64_t i = 0; i < count; i += EIGHT)
-        for (int64_t d = 0; d < D; d += EIGHT) {
-            float square[EIGHT * EIGHT];
-            transpose_square(square, EIGHT, from + d * PANEL + i, PANEL);
-            for (int64_t j = 0; j < at_most(EIGHT, count - i); j++)
-                *(eight *)(to + (i + j) * to_row + d) = *(eight *)(square + j * EIGHT) * factors[i + j];
-        }
-}
 
 /* A head of a sentence. */
 typedef struct {
@@ -158,8 +101,8 @@ typedef struct {
 
 INLINE Head head_of(const Batch *batch, int64_t b, int64_t head) {
     int64_t first = batch->query_starts[b], first_key = batch->key_starts[b], keys = batch->key_starts[b + 1] - first_key;
-    return (Head){batch, head, head * batch->features, batch->heads * batch->features, first, batch->query_starts[b + 1] - first, first_key, keys,
-                  rounded_up(keys, EIGHT)};
+    int64_t at = head * batch->features, row = batch->heads * batch->features, queries = batch->query_starts[b + 1] - first;
+    return (Head){batch, head, at, row, first, queries, first_key, keys, rounded_up(keys, EIGHT)};
 }
 
 /* How many of the keys queries before `end` may see. */
@@ -167,7 +110,7 @@ INLINE int64_t keys_before(const Head *head, int64_t end) {
     return head->batch->causal ? at_most(head->all_keys, rounded_up(end, EIGHT)) : head->all_keys;
 }
 
-/* -inf for the keys that are not there or hidden, and for those after a query; scores (count, PANEL) are of the key k and the query q on. */
+/* -inf for the keys that are hidden or not there, and for those after a query. Scores (count, PANEL) begin with key k and query q. */
 static void hide(const Head *head, float *scores, int64_t k, int64_t count, int64_t q) {
     const unsigned char *visible = head->batch->visible;
     int causal = head->batch->causal && k + count > q;
@@ -181,15 +124,18 @@ static void hide(const Head *head, float *scores, int64_t k, int64_t count, int6
 
 /* What a thread works in. */
 typedef struct {
-    float *key_tiles, *value_tiles, *keys, *values, *key_gradient, *value_gradient; /* (K, D) each */
-    float *rows, *output_rows, *queries, *outputs, *query_gradient;                 /* (QUERIES, D), the last three in panels, turned over */
-    float *weights, *gradients;                                                     /* KEYS rows for each panel */
-    float *logarithms, *means, *factors;                                            /* (QUERIES,) */
+    float *key_tiles, *keys, *values;                    /* (K, D) each */
+    float *value_tiles, *key_gradient, *value_gradient;  /* (K, D) each, on the way back */
+    float *rows, *output_rows;                           /* (QUERIES, D) each */
+    float *queries, *outputs, *query_gradient;           /* the same in panels, turned over */
+    float *weights, *gradients;                          /* KEYS rows for each panel */
+    float *logarithms, *means, *factors;                 /* (QUERIES,) */
 } Desk;
 
 /* The desk's places one after the other, or only how many floats that takes. */
-static int64_t lay_out(Desk *desk, float *held, int64_t most_keys, int64_t D) {
-    float **of_keys[] = {&desk->key_tiles, &desk->value_tiles, &desk->keys, &desk->values, &desk->key_gradient, &desk->value_gradient};
+static int64_t lay_out(Desk *desk, float *held, int64_t most_keys, int64_t D, int backward) {
+    float **of_keys[] = {&desk->key_tiles, &desk->keys, &desk->values};
+    float **of_keys_back[] = {&desk->value_tiles, &desk->key_gradient, &desk->value_gradient};
     float **of_rows[] = {&desk->rows, &desk->output_rows, &desk->queries, &desk->outputs, &desk->query_gradient};
     float **of_pairs[] = {&desk->weights, &desk->gradients}, **of_queries[] = {&desk->logarithms, &desk->means, &desk->factors};
     int64_t used = 0;
@@ -197,6 +143,7 @@ static int64_t lay_out(Desk *desk, float *held, int64_t most_keys, int64_t D) {
     for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++, used += (size) + 5 * LINE)   \
         if (held) *places[i] = held + used
     LAY(of_keys, rounded_up(most_keys, EIGHT) * D);
+    LAY(of_keys_back, backward ? rounded_up(most_keys, EIGHT) * D : 0);
     LAY(of_rows, QUERIES * D);
     LAY(of_pairs, QUERIES * KEYS);
     LAY(of_queries, QUERIES);
@@ -238,11 +185,13 @@ INLINE void weigh(float *scores, int64_t keys, float *sums, int64_t D, lanes *mo
         most[n] = top[n];
         top[n] = base;
     }
+    lanes of_block[WIDE] = {{0}};
     for (int64_t i = 0; i < keys; i++)
         for (int n = 0; n < WIDE; n++) {
             float *place = scores + i * PANEL + n * LANES;
-            total_weight[n] += AT(place) = power_of_two(FROM(place) - top[n]);
+            of_block[n] += AT(place) = power_of_two(FROM(place) - top[n]);
         }
+    for (int n = 0; n < WIDE; n++) total_weight[n] += of_block[n];
     for (int64_t d = 0; d < D; d++)
         for (int n = 0; n < WIDE; n++) AT(sums + d * PANEL + n * LANES) *= shrink[n];
 }
@@ -267,7 +216,7 @@ static void attend(const Head *head, Desk *desk, int64_t q, int64_t count) {
     for (int64_t i = 0; i < count; i++) desk->factors[i] = sums[i] != 0 ? 1 / sums[i] : 0;
     for (int64_t i = 0; batch->kept && i < count; i++)
         batch->kept[(head->first + q + i) * batch->heads + head->head] = sums[i] != 0 ? largest_scores[i] + log2f(sums[i]) : INFINITY;
-    turn_back(batch->output + (head->first + q) * head->row + head->at, head->row, contexts, count, D, desk->factors);
+    turn_back(batch->output + (head->first + q) * head->row + head->at, head->row, contexts, PANEL, count, D, desk->factors);
 }
 
 /* Weights P^T and gradients of scores dS^T of a panel of queries and a block of keys. */
@@ -325,10 +274,10 @@ static void attend_backward(const Head *head, Desk *desk, int64_t q, int64_t cou
     for (int64_t i = 0; i < count; i++) desk->factors[i] = batch->scale;
     float *gradient = batch->query_gradient + (head->first + q) * head->row + head->at;
     for (int64_t i = 0; i < count; i += PANEL)
-        turn_back(gradient + i * head->row, head->row, desk->query_gradient + i * D, at_most(PANEL, count - i), D, desk->factors + i);
+        turn_back(gradient + i * head->row, head->row, desk->query_gradient + i * D, PANEL, at_most(PANEL, count - i), D, desk->factors + i);
 }
 
-/* A part of the queries of one head of one sentence after the other, whoever comes first. Gradients have one part: all add to the keys'. */
+/* A part of the queries of a head at a time, whoever comes first. Gradients have one part: all queries add to the keys'. */
 typedef struct {
     const Batch *batch;
     int64_t parts, *next; /* of a head; the number of the next one, shared by all threads */
@@ -342,7 +291,9 @@ static void *work(void *given) {
     const Batch *batch = share->batch;
     int64_t D = batch->features, read = -1, number;
     Desk desk;
-    lay_out(&desk, share->held, share->most_keys, D);
+    lay_out(&desk, share->held, share->most_keys, D, share->backward);
+    memset(desk.weights, 0, QUERIES * KEYS * sizeof(float)); /* lanes without a query are not set, but computed with */
+    memset(desk.gradients, 0, QUERIES * KEYS * sizeof(float));
     while ((number = __atomic_fetch_add(share->next, 1, __ATOMIC_RELAXED)) < batch->sentences * batch->heads * share->parts) {
         int64_t part = number % share->parts, which = number / share->parts, step = share->backward ? QUERIES : PANEL;
         Head head = head_of(batch, which / batch->heads, which % batch->heads);
@@ -372,8 +323,9 @@ static int in_shares(const Batch *batch, int64_t threads, int backward) {
         scores += keys * (batch->query_starts[b + 1] - batch->query_starts[b]);
     }
     threads = worth_starting(threads, 2 * scores * batch->heads * batch->features);
-    int64_t parts = backward || threads == 1 ? 1 : (4 * threads + heads - 1) / heads, size = lay_out(&desk, NULL, most_keys, batch->features);
-    float *held = calloc((size_t)(size * threads + LINE), sizeof(float)); /* lanes without a query are never set, but computed with */
+    int64_t parts = backward || threads == 1 ? 1 : (4 * threads + heads - 1) / heads;
+    int64_t size = lay_out(&desk, NULL, most_keys, batch->features, backward);
+    float *held = malloc((size_t)(size * threads + LINE) * sizeof(float));
     if (!held) return 0;
     float *aligned = held + (LINE - (uintptr_t)held / sizeof(float) % LINE) % LINE;
     for (int64_t thread = 0; thread < threads; thread++)
@@ -382,6 +334,8 @@ static int in_shares(const Batch *batch, int64_t threads, int backward) {
     free(held);
     return 1;
 }
+
+int64_t saccade_layout(void) { return 100 * LAYOUT + LANES; }
 
 int saccade_attend_long(const Batch *batch, int64_t threads) { return in_shares(batch, threads, 0); }
 

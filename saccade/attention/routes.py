@@ -5,7 +5,7 @@
 | explicit  | everything; the definition of the result                    | all scores, B·H·Q·K            |
 | fused     | dot products in disguise with soft selection                | a tile of the scores           |
 | short     | the same over few keys, by a kernel of our own              | all scores, B·H·Q·K            |
-| long      | the same over many keys, by another one (sentences.py)      | a tile of the scores           |
+| long      | the same over many keys, by another one (sentences.py)      | a tile of the scores, K·D a head |
 | chunked   | hidden-layer scores: B·H·Q·K·A is too much at once           | one chunk of queries           |
 | blockwise | sliding windows: most of Q × K is hidden                     | B·H·Q·(block + window) scores  |
 
@@ -51,7 +51,7 @@ class Thresholds:
     block_keys: int  # shortest sequence worth cutting into blocks
     block_share: float = 1 / 4  # largest share of the keys that a window may span to be worth it
     kernel_scores: int = 2**15  # B·H·Q·K that are worth a call of a kernel of our own
-    long_queries: int = 32  # fewer leave too many lanes of the kernel for long sequences empty
+    long_queries: int = 96  # with fewer, getting keys ready takes too much of the kernel for long sequences
 
 
 # By device type, dtype, and whether a gradient will be asked for. Measured on a CPU with AVX-512, one thread (docs/results.md): all of

@@ -80,22 +80,32 @@ def attend(
     `query_starts` and `key_starts` (B + 1,) say in which row each sentence begins, and where the last one ends. `visible` (N',) hides
     keys. `causal`: a query sees no key after its own place; then a sentence has as many keys as queries.
     """
-    if not can_compute(kernel, query, key, value):
+    alike = query.shape[1:] == key.shape[1:] and key.shape == value.shape
+    if not (alike and query.dim() == 3 and can_compute(kernel, query, key, value)):
         raise ValueError(
-            f"this kernel takes float32 of a CPU, heads of the same multiple of {kernel.unit}; got "
+            f"this kernel takes float32 of a CPU, (rows, heads, features) with the same heads of a multiple of {kernel.unit} features; got "
             + ", ".join(f"{x.dtype} {tuple(x.shape)}" for x in (query, key, value))
         )
-    will_return = torch.is_grad_enabled() and any(x.requires_grad for x in (query, key, value))
-    return _Attention.apply(
-        query, key, value, _Sentences(kernel, will_return, query_starts, key_starts, visible, causal, scale)
+    sentences = _Sentences(
+        kernel,
+        is_wide=kernel.is_wide(query.shape[2]),
+        will_return=torch.is_grad_enabled() and any(x.requires_grad for x in (query, key, value)),
+        query_starts=query_starts.contiguous(),
+        key_starts=key_starts.contiguous(),
+        # A copy: the way back reads it again, whatever its owner has done to it by then.
+        visible=None if visible is None else visible.clone(memory_format=torch.contiguous_format),
+        causal=causal,
+        scale=scale,
     )
+    return _Attention.apply(*(_heads_in_rows(each) for each in (query, key, value)), sentences)
 
 
 @dataclass(frozen=True, eq=False)
 class _Sentences:
-    """Where they stand and what may be seen, as `attend` got it."""
+    """Where they stand and what may be seen, as `attend` got it, and who computes it."""
 
     kernel: Kernel
+    is_wide: bool
     will_return: bool  # to have gradients: something is to be kept for them
     query_starts: Tensor
     key_starts: Tensor
@@ -107,29 +117,29 @@ class _Sentences:
 class _Attention(Function):
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, sentences: _Sentences) -> Tensor:
-        query, key, value = (_heads_in_rows(each) for each in (query, key, value))
         kept = query.new_empty(_numbers_kept(query, sentences)) if sentences.will_return else None
         output = query.new_empty(query.shape)
-        wide = sentences.kernel.is_wide(query.shape[2])
-        compiled.run(sentences.kernel.function, _describe(query, key, value, output, kept, sentences), wide)
-        ctx.save_for_backward(query, key, value, output, kept)
+        batch = _describe(query, key, value, kept, sentences)
+        batch.output = output.data_ptr()
+        compiled.run(sentences.kernel.function, batch, sentences.is_wide)
+        ctx.save_for_backward(query, key, value, kept, output if sentences.kernel is Kernel.LONG else None)
         ctx.sentences = sentences
         return output
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        query, key, value, output, kept = ctx.saved_tensors
+        query, key, value, kept, output = ctx.saved_tensors
         if torch.is_grad_enabled() or not compiled.can_compute(gradient):  # to be differentiated again, or many at once
             attend_again = partial(_by_torch, sentences=ctx.sentences)
             given = (query, key, value)
             return *compiled.gradients_by_torch(attend_again, given, gradient, ctx.needs_input_grad), None
         gradient = gradient.contiguous()
-        batch = _describe(query, key, value, output, kept, ctx.sentences)
+        batch = _describe(query, key, value, kept, ctx.sentences)
         gradients = [each.new_empty(each.shape) for each in (query, key, value)]
+        batch.output = None if output is None else output.data_ptr()
         batch.output_gradient = gradient.data_ptr()
         batch.query_gradient, batch.key_gradient, batch.value_gradient = (each.data_ptr() for each in gradients)
-        kernel = ctx.sentences.kernel
-        compiled.run(f"{kernel.function}_backward", batch, kernel.is_wide(query.shape[2]))
+        compiled.run(f"{ctx.sentences.kernel.function}_backward", batch, ctx.sentences.is_wide)
         return *gradients, None
 
 
@@ -137,7 +147,7 @@ def _numbers_kept(query: Tensor, sentences: _Sentences) -> int:
     """For the way back: all weights, with rows of whole lanes, or a number for each query and head."""
     if sentences.kernel is Kernel.LONG:
         return query.shape[0] * query.shape[1]
-    lanes = WIDE_LANES if sentences.kernel.is_wide(query.shape[2]) else LANES
+    lanes = WIDE_LANES if sentences.is_wide else LANES
     widths = (sentences.key_starts.diff() + lanes - 1).div_(lanes, rounding_mode="floor").mul_(lanes)
     return query.shape[1] * int(torch.dot(sentences.query_starts.diff(), widths))
 
@@ -155,9 +165,7 @@ def _by_torch(query: Tensor, key: Tensor, value: Tensor, sentences: _Sentences) 
     return torch.cat(contexts)
 
 
-def _describe(
-    query: Tensor, key: Tensor, value: Tensor, output: Tensor, kept: Tensor | None, sentences: _Sentences
-) -> _Batch:
+def _describe(query: Tensor, key: Tensor, value: Tensor, kept: Tensor | None, sentences: _Sentences) -> _Batch:
     visible = sentences.visible
     return _Batch(
         sentences=len(sentences.query_starts) - 1,
@@ -174,7 +182,6 @@ def _describe(
         query_row=query.stride(0),
         key_row=key.stride(0),
         value_row=value.stride(0),
-        output=output.data_ptr(),
         kept=None if kept is None else kept.data_ptr(),
     )
 

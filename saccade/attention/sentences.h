@@ -4,6 +4,8 @@
  * Axis legend: B sentences, H heads, Q queries, K keys, D features of a head.
  */
 
+#pragma once
+
 #include "lanes.h"
 
 typedef struct {

@@ -11,7 +11,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from saccade.attention import sentence_kernels
+from saccade.attention import compiled, sentence_kernels
 from saccade.attention.lookup import Lookup
 from saccade.attention.packing import Packed
 from saccade.attention.scores import DotProductScore, Score
@@ -24,15 +24,16 @@ LONGEST = 192  # keys of the kernel for short ones: with more, the weights that 
 
 def fits(kernel: Kernel, score: Score, selection: Selection, dropout: float, lookup: Lookup) -> bool:
     """Soft selection over a dot product, hidden by nothing but a mask of whole keys and the order of a sequence."""
-    lookup = _with_heads(lookup)
+    if score.heads is None:
+        lookup = _with_heads(lookup)
     queries, keys = lookup.query.shape[-2], lookup.prepared.shape[-2]
     in_order = lookup.band == CAUSAL and lookup.first_query == 0 and queries == keys
     return (
         is_plain(kernel, score, selection, dropout, lookup)
         and lookup.query.shape[0] == lookup.prepared.shape[0] == lookup.value.shape[0]
-        and (kernel is Kernel.LONG or keys <= LONGEST)
+        and (kernel is Kernel.LONG or keys <= _longest(lookup))
         and (lookup.band is None or in_order)
-        and (lookup.visible is None or _tells_only_keys_apart(lookup.visible))
+        and (lookup.visible is None or _tells_only_keys_apart(lookup.visible, lookup.query.shape[0]))
     )
 
 
@@ -43,7 +44,7 @@ def fits_packed(score: Score, selection: Selection, dropout: float, lookup: Look
 
 def attend(kernel: Kernel, score: Score, lookup: Lookup) -> Tensor:
     """(B, H, Q, D), or (B, Q, D) where no heads were given"""
-    apart = _with_heads(lookup)
+    apart = _with_heads(lookup) if score.heads is None else lookup
     batch, _, queries, _ = apart.query.shape
     keys = apart.prepared.shape[-2]
     visible = apart.visible
@@ -89,7 +90,10 @@ def is_plain(kernel: Kernel, score: Score, selection: Selection, dropout: float,
         and dropout == 0.0
         and lookup.bias is None
         and lookup.query.dim() == lookup.prepared.dim() == lookup.value.dim() == 4
-        and lookup.query.shape[1] == lookup.prepared.shape[1] == lookup.value.shape[1]
+        and lookup.query.shape[1]
+        == lookup.prepared.shape[1]
+        == lookup.value.shape[1]
+        == (score.heads or lookup.query.shape[1])
         and lookup.prepared.shape[-2] == lookup.value.shape[-2]
         and sentence_kernels.can_compute(kernel, lookup.query, lookup.prepared, lookup.value)
     )
@@ -97,16 +101,22 @@ def is_plain(kernel: Kernel, score: Score, selection: Selection, dropout: float,
 
 def _with_heads(lookup: Lookup) -> Lookup:
     """What has no heads, (B, length, D), is one head."""
-    inputs = (lookup.query, lookup.prepared, lookup.value)
-    if any(x.dim() != 3 for x in inputs):
+    inputs, visible = (lookup.query, lookup.prepared, lookup.value), lookup.visible
+    if any(x.dim() != 3 for x in inputs) or (visible is not None and visible.dim() > 3):
         return lookup
     query, prepared, value = (x.unsqueeze(1) for x in inputs)
-    visible = lookup.visible
     if visible is not None and visible.dim() == 3:
         visible = visible.unsqueeze(1)
     return replace(lookup, query=query, prepared=prepared, value=value, visible=visible)
 
 
-def _tells_only_keys_apart(visible: Tensor) -> bool:
-    heads_and_queries = visible.shape[-3:-1]
-    return visible.dtype is torch.bool and 1 <= visible.dim() <= 4 and heads_and_queries.numel() == 1
+def _longest(lookup: Lookup) -> int:
+    """Keys of the kernel for short sequences. Eight lanes are soon behind torch's kernel where that has sixteen."""
+    has_more = bool(compiled.wide_kernels()) and not Kernel.SHORT.is_wide(lookup.query.shape[-1])
+    return LONGEST // 4 if has_more else LONGEST
+
+
+def _tells_only_keys_apart(visible: Tensor, batch: int) -> bool:
+    """For all heads and queries alike: of (B or 1, 1, 1, K), or the last of these axes."""
+    shape = (1,) * (4 - visible.dim()) + visible.shape
+    return visible.dtype is torch.bool and len(shape) == 4 and shape[0] in (1, batch) and shape[1:3] == (1, 1)

@@ -3,9 +3,9 @@
  *     S = scale Q K^T      P = softmax(S)      O = P V
  *     dV = P^T dO      dP = dO V^T      dS = scale P o (dP - rowsum(P o dP))      dQ = dS K      dK = dS^T Q
  *
- * Sentences of a batch stand one after the other in the rows of Q, K and V, each row with all heads side by side, so they need no
- * padding. A head of a short sentence fits into the first cache: what remains is to read and write each row once, and not to start a
- * general matrix product for a few numbers. What is kept are the weights: P of every sentence and head, each of Q rows of padded(K). Called by sentence_kernels.py, which has checked everything; nothing here knows Python.
+ * A head of a short sentence fits into the first cache: what remains is to read and write each row once, and not to start a general
+ * matrix product for a few numbers. What is kept are the weights: P of every sentence and head, each of Q rows of padded(K).
+ * Called by sentence_kernels.py, which has checked everything; nothing here knows Python.
  *
  * Axis legend: B sentences, H heads, Q queries, K keys, D features of a head (a multiple of LANES).
  */

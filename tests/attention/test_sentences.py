@@ -42,8 +42,10 @@ either_kernel = pytest.mark.parametrize("kernel", Kernel)
 
 
 def test_the_kernel_is_there_wherever_a_compiler_is():
-    if shutil.which("cc") and torch.backends.cpu.get_cpu_capability().startswith("AVX"):
+    capability = torch.backends.cpu.get_cpu_capability()
+    if shutil.which("cc") and capability.startswith("AVX"):
         assert compiled.kernels() is not None
+        assert bool(compiled.wide_kernels()) is (capability == "AVX512")
 
 
 def rows(count, heads, features):
@@ -83,9 +85,8 @@ def starts(lengths):
     units=st.sampled_from([1, 2, 3, 5]),
     causal=st.booleans(),
     hides=st.booleans(),
-    threads=st.integers(1, 3),
 )
-def test_sentences_of_any_lengths_get_what_torch_gives_each(kernel, lengths, heads, units, causal, hides, threads):
+def test_sentences_of_any_lengths_get_what_torch_gives_each(kernel, lengths, heads, units, causal, hides):
     features = units * kernel.unit
     queries = [first for first, _ in lengths]
     keys = queries if causal else [second for _, second in lengths]
@@ -93,9 +94,8 @@ def test_sentences_of_any_lengths_get_what_torch_gives_each(kernel, lengths, hea
     visible = torch.rand(sum(keys)) < 0.7 if hides else None
     expected = one_by_one(query, key, value, queries, keys, visible, causal, 0.3)
     gradient = torch.randn(expected.shape)
-    with patch.object(torch, "get_num_threads", lambda: threads):
-        found = sentence_kernels.attend(kernel, query, key, value, starts(queries), starts(keys), visible, causal, 0.3)
-        gradients = torch.autograd.grad(found, (query, key, value), gradient)
+    found = sentence_kernels.attend(kernel, query, key, value, starts(queries), starts(keys), visible, causal, 0.3)
+    gradients = torch.autograd.grad(found, (query, key, value), gradient)
     torch.testing.assert_close(found.double(), expected, **TOLERANCE)
     for ours, theirs in zip(gradients, torch.autograd.grad(expected, (query, key, value), gradient), strict=True):
         torch.testing.assert_close(ours, theirs, **TOLERANCE)
@@ -104,8 +104,8 @@ def test_sentences_of_any_lengths_get_what_torch_gives_each(kernel, lengths, hea
 @needs_kernel
 @either_kernel
 def test_more_threads_than_sentences_change_nothing(kernel):
-    query = rows(5, 2, 16)
-    at = starts([2, 3])
+    query = rows(700, 2, 64)  # enough for threads to be worth starting
+    at = starts([300, 400])
     expected = sentence_kernels.attend(kernel, query, query, query, at, at)
     with patch.object(torch, "get_num_threads", lambda: 1000):
         assert torch.equal(sentence_kernels.attend(kernel, query, query, query, at, at), expected)
@@ -140,17 +140,36 @@ def test_no_sentence_gives_none(kernel):
     assert sentence_kernels.attend(kernel, none, none, none, starts([]), starts([])).shape == (0, 2, 16)
 
 
+def strange(bits):
+    """A float of these bits."""
+    return torch.tensor([bits], dtype=torch.int32).view(torch.float32)
+
+
 @needs_kernel
 @either_kernel
-@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
-def test_what_is_no_number_spoils_its_own_sentence_only_and_is_not_hidden(kernel, bad):
-    query = torch.randn(12, 1, 16)
-    spoilt = query.clone()
-    spoilt[1] = bad
+@pytest.mark.parametrize("which", [0, 1, 2], ids=["query", "key", "value"])
+@pytest.mark.parametrize(
+    "bad",
+    [torch.tensor(torch.nan), strange(0x7FC00001), strange(0x7FFFFFFF)],
+    ids=["nan", "with a payload", "of a GPU"],
+)
+def test_what_is_no_number_spoils_its_own_sentence_only_and_is_not_hidden(kernel, which, bad):
+    inputs = [torch.randn(12, 1, 16) for _ in range(3)]
+    spoilt = [each.clone() for each in inputs]
+    spoilt[which][1] = bad
     at = starts([3, 9])
-    context = sentence_kernels.attend(kernel, spoilt, spoilt, spoilt, at, at)
-    assert not context[:3].isfinite().all()
-    assert torch.equal(context[3:], sentence_kernels.attend(kernel, query, query, query, at, at)[3:])
+    context = sentence_kernels.attend(kernel, *spoilt, at, at)
+    assert context[1].isnan().all()  # its own query; of a key or a value, everybody's
+    assert context[:3].isnan().all() or which == 0
+    assert torch.equal(context[3:], sentence_kernels.attend(kernel, *inputs, at, at)[3:])
+
+
+@needs_kernel
+@either_kernel
+def test_what_is_infinite_is_not_hidden_either(kernel):
+    query = torch.randn(3, 1, 16)
+    query[1] = torch.inf
+    assert not sentence_kernels.attend(kernel, query, query, query, starts([3]), starts([3])).isfinite().all()
 
 
 @needs_kernel
@@ -158,10 +177,40 @@ def test_what_is_no_number_spoils_its_own_sentence_only_and_is_not_hidden(kernel
 def test_large_scores_neither_overflow_nor_lose_their_order(kernel):
     query = torch.full((1, 1, 16), 1e4)
     key = torch.stack([torch.full((1, 16), 1e4), torch.full((1, 16), -1e4), torch.full((1, 16), 9.9e3)])
-    value = torch.arange(3.0)[:, None, None].expand(3, 1, 16).contiguous()
-    assert torch.equal(
-        sentence_kernels.attend(kernel, query, key, value, starts([1]), starts([3])), torch.zeros(1, 1, 16)
-    )
+    value = torch.arange(1.0, 4.0)[:, None, None].expand(3, 1, 16).contiguous()
+    context = sentence_kernels.attend(kernel, query, key, value, starts([1]), starts([3]))
+    assert torch.equal(context, torch.ones(1, 1, 16))
+
+
+@needs_kernel
+def test_many_thousand_keys_are_summed_without_losing_digits():
+    query, key = torch.zeros(96, 1, 16), torch.zeros(50_000, 1, 16)
+    value = torch.rand(50_000, 1, 16)
+    found = sentence_kernels.attend(Kernel.LONG, query, key, value, starts([96]), starts([50_000]))
+    torch.testing.assert_close(found[0].double(), value.double().mean(0), rtol=2e-6, atol=0)
+
+
+@needs_kernel
+@either_kernel
+def test_a_mask_may_change_after_it_was_read(kernel):
+    query, visible = rows(6, 1, 16), torch.tensor([1, 0, 1, 1, 0, 1], dtype=torch.bool)
+    at = starts([6])
+    gradients = []
+    for changes in (False, True):
+        mask = visible.clone()
+        context = sentence_kernels.attend(kernel, query, query, query, at, at, mask)
+        if changes:
+            mask.fill_(True)
+        gradients += torch.autograd.grad(context.square().sum(), query)
+    assert torch.equal(*gradients)
+
+
+@needs_kernel
+def test_the_answer_for_short_sentences_may_be_written_over():
+    query = rows(6, 1, 16)
+    context = sentence_kernels.attend(Kernel.SHORT, query, query, query, starts([6]), starts([6]))
+    context.mul_(2).sum().backward()
+    assert query.grad.isfinite().all()
 
 
 @needs_kernel
@@ -268,6 +317,35 @@ def test_what_has_no_heads_is_one_head(route, how):
     torch.testing.assert_close(Attend(ScaledDot(16), route=route)(*inputs, **how).context, expected, **TOLERANCE)
 
 
+SPARSE = torch.tensor([[1, 0, 1], [0, 1, 1], [1, 1, 0], [1, 0, 0], [0, 1, 1], [1, 1, 1], [0, 0, 1]], dtype=torch.bool)
+OF_ONE = {
+    "a column": SPARSE[:, 0],
+    "sequence first": SPARSE[:, 1:2].T[:, None, None],
+    "all or nothing": torch.ones(1, 1, 1, 1, dtype=torch.bool),
+}
+
+
+@needs_kernel
+@pytest.mark.parametrize("visible", OF_ONE.values(), ids=OF_ONE)
+@pytest.mark.parametrize("route", [Route.SHORT, Route.LONG])
+def test_a_mask_of_one_example_may_stand_in_memory_as_it_likes(route, visible):
+    inputs = padded_inputs(batch=1, size=16)
+    expected = Attend(ScaledDot(16, heads=2), route=Route.EXPLICIT)(*inputs, visible=visible).context
+    found = Attend(ScaledDot(16, heads=2), route=route)(*inputs, visible=visible).context
+    torch.testing.assert_close(found, expected, **TOLERANCE)
+
+
+@needs_kernel
+@pytest.mark.parametrize("shape", [(2, 256, 16), (2, 1, 256, 16)])
+def test_heads_of_the_score_are_not_those_of_others(shape):
+    inputs = [torch.randn(shape, requires_grad=True) for _ in range(3)]
+    attend = Attend(Cosine(16, heads=2))
+    context = attend(*inputs).context
+    attend.route = Route.EXPLICIT
+    torch.testing.assert_close(context, attend(*inputs).context, **TOLERANCE)
+    context.sum().backward()
+
+
 @needs_kernel
 @pytest.mark.parametrize("route", [Route.SHORT, Route.LONG])
 def test_a_causal_sequence_takes_either_route_with_padding_too(route):
@@ -303,6 +381,11 @@ def test_what_a_kernel_cannot_do_is_left_to_others(kernel):
     assert not fits(bias=torch.zeros(5, 7))
     assert not fits(visible=torch.ones(5, 7, dtype=torch.bool))
     assert not fits(visible=torch.ones(3, 2, 1, 7, dtype=torch.bool))
+    assert not fits(inputs=padded_inputs(batch=1, size=16), visible=torch.ones(3, 1, 1, 7, dtype=torch.bool))
+    assert not fits(
+        ScaledDot(16), inputs=[x[:, 0] for x in padded_inputs(size=16)], visible=torch.ones(3, 1, 1, 7).bool()
+    )
+    assert not fits(inputs=[each[:, :1] for each in padded_inputs(size=16)])  # the score has two heads
     assert not fits(inputs=padded_inputs(queries=7, size=16), band=CAUSAL, first_query=1)
     with torch.autocast("cpu", torch.bfloat16):
         assert not fits()
@@ -321,6 +404,34 @@ def test_many_short_sequences_take_one_kernel_long_ones_the_other_and_few_take_n
     assert chosen(16, sentences.LONGEST) is Route.SHORT
     assert chosen(16, sentences.LONGEST + 1) is Route.LONG
     assert chosen(1, 1024) is Route.LONG
+
+
+@needs_kernel
+def test_few_queries_over_many_keys_are_left_to_torch():
+    def chosen(queries):
+        query, key = torch.randn(8, 4, queries, 32), torch.randn(8, 4, 1024, 32)
+        return routes.choose(ScaledDot(32, heads=4), Attend(ScaledDot(32)).selection, 0.0, Lookup(query, key, key))
+
+    assert chosen(64) is Route.FUSED
+    assert chosen(128) is Route.LONG
+
+
+@needs_kernel
+def test_heads_of_no_whole_lanes_are_left_to_torch_sooner_where_it_has_more_lanes():
+    def longest(size):
+        score = ScaledDot(size, heads=2)
+        return max(
+            keys
+            for keys in (16, 48, 64, 192, 256)
+            if sentences.fits(
+                Kernel.SHORT, score, Attend(score).selection, 0.0, Lookup(*padded_inputs(keys=keys, size=size))
+            )
+        )
+
+    with patch.object(compiled, "wide_kernels", lambda: {Kernel.SHORT.function: None}):
+        assert (longest(32), longest(24)) == (192, 48)
+    with patch.object(compiled, "wide_kernels", dict):
+        assert (longest(32), longest(24)) == (192, 192)
 
 
 @needs_kernel
@@ -391,6 +502,21 @@ def test_a_gradient_may_have_a_gradient(kernel):
 
 
 @needs_kernel
+@either_kernel
+def test_a_single_example_has_second_and_batched_gradients_too(kernel):
+    route = Route.SHORT if kernel is Kernel.SHORT else Route.LONG
+    x = torch.randn(1, 2, 40, 16, requires_grad=True)
+    found = []
+    for each in (route, Route.EXPLICIT):
+        context = Attend(ScaledDot(16, heads=2), route=each)(x, x, x).context
+        (first,) = torch.autograd.grad(context.square().sum(), x, create_graph=True)
+        batched = torch.autograd.grad(context[0, 0, :3, 0], x, torch.eye(3), is_grads_batched=True, retain_graph=True)
+        found.append((*torch.autograd.grad(first.square().sum(), x), *batched))
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
+
+
+@needs_kernel
 def test_many_gradients_at_once_and_forward_ones_are_still_to_be_had():
     run, x = attended(), many()
     answer = run(x).sum((1, 2))
@@ -417,6 +543,16 @@ def test_a_library_that_cannot_be_loaded_is_none():
         assert compiled.kernels() is None
     compiled.kernels.cache_clear()
     assert compiled.kernels() is not None
+
+
+@needs_kernel
+def test_a_library_of_other_sources_is_none():
+    compiled.kernels.cache_clear()
+    with patch.object(compiled, "LAYOUT", compiled.LAYOUT + 1):
+        assert compiled.kernels() is None
+    compiled.kernels.cache_clear()
+    assert compiled.kernels() is not None
+    assert compiled._of_library("_compiled", lanes=16) == {}
 
 
 @needs_kernel
