@@ -24,7 +24,7 @@ from saccade.attention.routes import Route
 from saccade.attention.scores import HiddenLayerScore, Score
 from saccade.attention.selection import Alignment, Selection, Soft
 from saccade.attention.sentence_kernels import Kernel
-from saccade.attention.visibility import Band, both
+from saccade.attention.visibility import Band, both, require_mask
 
 
 class Attended(NamedTuple):
@@ -112,6 +112,8 @@ class Attend(nn.Module):
         """The memory over these keys; the values are the keys themselves unless given."""
         if key.shape[-1] != self.score.key_size:
             raise ValueError(f"this attention was made for keys of size {self.score.key_size} and got {key.shape[-1]}")
+        if value is not None and value.shape[-2] != key.shape[-2]:
+            raise ValueError(f"every key has a value; got {key.shape[-2]} keys and {value.shape[-2]} values")
         return Memory(self.score.prepare(key), key if value is None else value)
 
     def recall(
@@ -130,6 +132,8 @@ class Attend(nn.Module):
                 f"this attention was made for queries of size {self.score.query_size} and got {query.shape[-1]}"
             )
         lookup = Lookup(query, memory.prepared, memory.value, visible, band, bias, first_query)
+        if visible is not None and not torch.compiler.is_compiling():
+            require_mask(visible, lookup.scores)
         dropout = self.dropout * self.dropout_share if self.training else 0.0
         if packed is not None:
             return self._recall_packed(lookup, packed, dropout)

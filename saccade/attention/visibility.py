@@ -7,6 +7,7 @@ attention and sliding windows can run on faster routes.
 Axis legend: B batch, Q queries, K keys.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -48,6 +49,21 @@ def padding(lengths: Tensor, longest: int | None = None) -> Tensor:
     """Visible keys (B, 1, K) of sequences that were padded at the end to a common length."""
     keys = int(lengths.max()) if longest is None else longest
     return (torch.arange(keys, device=lengths.device) < lengths[:, None])[:, None]  # (B, 1, K)
+
+
+def require_mask(visible: Tensor, scores: Sequence[int]) -> None:
+    """What was given as `visible` says for each of the scores (..., Q, K), or for several of them at once, whether it is one."""
+    if visible.dtype is not torch.bool:
+        raise ValueError(
+            f"visible is a mask of booleans, True where a query may look; got {visible.dtype}: compare it with a number (mask > 0), "
+            "or give what is to be added to the scores as bias"
+        )
+    own, axes = visible.shape, scores[-visible.dim() :] if visible.dim() else ()
+    if len(own) != len(axes) or any(size not in (1, other) for size, other in zip(own, axes, strict=True)):
+        raise ValueError(
+            f"visible must broadcast to the scores, {tuple(scores)} with queries and keys last; got {tuple(own)}: "
+            "a mask of keys alone is (batch, 1, keys), as padding(lengths) gives it"
+        )
 
 
 def both(first: Tensor | None, second: Tensor | None) -> Tensor | None:
