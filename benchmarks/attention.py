@@ -2,6 +2,7 @@
 
     python -m benchmarks.attention            everything (make bench); about twenty-five minutes
     python -m benchmarks.attention lengths    one part: lengths, mechanism, additive, complexity, routes
+    python -m benchmarks.attention lengths --name attention-avx2      results kept apart from those of another processor
 
 Every ratio comes from one interleaved run. Results go to benchmarks/results/attention.json, the picture to docs/images/complexity.png.
 """
@@ -340,12 +341,14 @@ PARTS: dict[str, Callable[[], Any]] = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; all of them unless given")
-    parts = parser.parse_args().parts
+    parser.add_argument("--name", default="attention", help="of the file in benchmarks/results, without .json")
+    options = parser.parse_args()
+    parts = options.parts
     unknown = [part for part in parts if part not in PARTS]
     if unknown:
         parser.error(f"{unknown[0]} is not a part: choose {', '.join(PARTS)}")
     torch.set_num_threads(1)  # more threads than idle cores wait for each other, which would measure the neighbours
-    path = RESULTS / "attention.json"
+    path = RESULTS / f"{options.name}.json"
     results: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if parts and path.exists() else {}
     for part in parts or PARTS:
         results[part] = PARTS[part]()
