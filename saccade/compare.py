@@ -63,8 +63,8 @@ def compare(
     plans: dict[Path, tuple[str, list[str]]] = {}
     for path, settings in wanted.items():
         varied = [f"{place}={value}" for place, value in settings.items() if place != "recipe"]
-        plans[path] = settings.get("recipe", recipes[0]), [*changes, *varied]
-    loaded = {path: configs.load(recipe, own) for path, (recipe, own) in plans.items()}
+        plans[path] = settings.get("recipe", recipes[0]), varied
+    loaded = {path: configs.load(recipe, changes, varied=varied) for path, (recipe, varied) in plans.items()}
     _require_one_task(list(loaded.values()), against)
     for path, recipe in loaded.items():
         _check_is_the_same(recipe, path)
@@ -73,11 +73,17 @@ def compare(
         result = path / "result.json"
         row = _read(result)
         if row is None:
-            name, own = plans[path]
+            name, varied = plans[path]
             exists = RunDirectory(path).config.exists()
             Reporter(quiet=os.environ.get("RANK", "0") != "0").say(f"run {number} of {len(wanted)}: {path.name}")
             try:
-                train(name, [] if exists else own, path, exists, how_to_go_on="the same `saccade compare` again")
+                train(
+                    name,
+                    [] if exists else [*changes, *varied],
+                    path,
+                    exists,
+                    how_to_go_on="the same `saccade compare` again",
+                )
             except NotFinite as error:
                 if int(os.environ.get("WORLD_SIZE", "1")) > 1:
                     raise  # the other processes wait for this one

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, create_model
 
-from saccade.config_errors import Means, Sources, listed, meaning, sentences, together
+from saccade.config_errors import OPTIONS, Means, Sources, listed, meaning, sentences, together
 from saccade.errors import ConfigError
 from saccade.files import expanded
 from saccade.recipe_files import (
@@ -148,12 +148,14 @@ def load(
     recipe: str | Path,
     overrides: Sequence[str] = (),
     *,
+    varied: Sequence[str] = (),
     check_files: bool = True,
     complete: bool = True,
     package: str = "saccade",
 ) -> Recipe:
     """Read a recipe by name or path, apply overrides such as "model.layers=4" (the last one wins), and check all of it.
 
+    `varied` are the overrides of one run of a comparison: a mistake in them is told as one of --vary, not of --set.
     `check_files=False` reads the config of a trained model where its training data need not be any more, `complete=False` a recipe
     whose files are still to be named.
     `package` holds the tasks, models and training modules.
@@ -169,12 +171,13 @@ def load(
         )
     sources = Sources({place: f"{label}, line {line}" for place, line in lines.items()} | {(): label})
     before = _model_name(values)
-    for override in overrides:
-        _override(values, sources, override)
+    for option, given in (("--set", overrides), ("--vary", varied)):
+        for override in given:
+            _override(values, sources, override, option)
     if before != _model_name(values) and isinstance(values.get("model"), dict):
         # Another model: the recipe's own settings were for the one it named.
-        given = values["model"].items()
-        values["model"] = {name: value for name, value in given if sources.get(("model", name)) == "--set"}
+        own = values["model"].items()
+        values["model"] = {name: value for name, value in own if sources.get(("model", name)) in OPTIONS}
     return _checked(_expanded(values, (), sources), label, sources, package, check_files, complete)
 
 
@@ -208,20 +211,20 @@ def _model_name(values: dict[str, Any]) -> Any:
     return model.get("name") if isinstance(model, dict) else None
 
 
-def _override(values: dict[str, Any], sources: Sources, override: str) -> None:
+def _override(values: dict[str, Any], sources: Sources, override: str, option: str) -> None:
     name, equals, text = override.partition("=")
     place = tuple(name.strip().split("."))
     if not equals or not all(place):
-        raise ConfigError(f"--set {quoted(override)} must be PLACE=VALUE, for example --set train.steps=2000")
+        raise ConfigError(f"{option} {quoted(override)} must be PLACE=VALUE, for example {option} train.steps=2000")
     for depth, part in enumerate(place[:-1], start=1):
         if not isinstance(values.get(part), dict):
             values[part] = {}
-            sources[place[:depth]] = "--set"
+            sources[place[:depth]] = option
         values = values[part]
-    values[place[-1]] = parse_override(text, f"--set {override}")
+    values[place[-1]] = parse_override(text, f"{option} {override}")
     for below in [known for known in sources if known[: len(place)] == place]:
         del sources[below]
-    sources[place] = "--set"
+    sources[place] = option
 
 
 def _expanded(value: Any, place: Place, sources: Sources) -> Any:

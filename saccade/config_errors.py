@@ -63,8 +63,11 @@ class Means:
     words: str
 
 
+OPTIONS = ("--set", "--vary")
+
+
 class Sources(dict[Place, str]):
-    """Where each value was given: "recipe translation, line 4" or "--set"."""
+    """Where each value was given: "recipe translation, line 4" or one of the options."""
 
     def of(self, place: Place) -> str:
         while place not in self:
@@ -135,7 +138,7 @@ def _sentence(
     if mistake["type"] == "missing":
         return f"{format_place(place)} {where} is missing: it must be {allowed}"
     if mistake["type"] == "extra_forbidden":
-        while sources.of(place) == "--set" and isinstance(value, dict) and len(value) == 1:
+        while sources.of(place) in OPTIONS and isinstance(value, dict) and len(value) == 1:
             (name, value) = next(iter(value.items()))
             place = (*place, name)
         return (

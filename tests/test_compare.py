@@ -74,6 +74,8 @@ def test_a_comparison_is_drawn(tmp_path, cost):
         (["digits-rnn"], ["model.hidden=4,4"], None, "^model.hidden=4 is given twice: give it once"),
         (["digits-rnn", "digits-rnn"], [], None, "^recipe=digits-rnn is given twice: give it once"),
         (["digits-rnn"], ["model.attention=a/b,a_b"], None, "rename one of them"),
+        (["digits-rnn"], ["model.hiden=4"], None, r"^model.hiden = 4 \(--vary\) is not a setting: .*model.hidden"),
+        (["digits-rnn"], ["model.hidden=many"], None, r'^model.hidden = "many" \(--vary\) must be a whole number'),
     ],
 )
 def test_what_cannot_be_compared_is_said_before_anything_is_trained(tmp_path, recipes, vary, against, message):
@@ -85,6 +87,11 @@ def test_what_cannot_be_compared_is_said_before_anything_is_trained(tmp_path, re
 def test_a_setting_is_not_both_varied_and_set(tmp_path):
     with pytest.raises(ConfigError, match=r"model.hidden is both varied \(--vary\) and set for all"):
         compare(["digits-rnn"], ["model.hidden=4,8"], ["model.hidden=16"], tmp_path)
+
+
+def test_a_mistake_in_what_is_set_for_all_is_told_as_one(tmp_path):
+    with pytest.raises(ConfigError, match=r"^model.hiden = 16 \(--set\) is not a setting"):
+        compare(["digits-rnn"], ["model.attention=dot,additive"], ["model.hiden=16"], tmp_path)
 
 
 @pytest.mark.parametrize("cost", [None, "parameters"])
