@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from saccade.attention import routes, sentences
+from saccade.attention.border import check_question, require_share
 from saccade.attention.lookup import Lookup
 from saccade.attention.many_steps import over_many_steps
 from saccade.attention.packing import Packed
@@ -24,7 +25,7 @@ from saccade.attention.routes import Route
 from saccade.attention.scores import HiddenLayerScore, Score
 from saccade.attention.selection import Alignment, Selection, Soft
 from saccade.attention.sentence_kernels import Kernel
-from saccade.attention.visibility import Band, both, require_mask
+from saccade.attention.visibility import Band, both
 
 
 class Attended(NamedTuple):
@@ -87,11 +88,15 @@ class Attend(nn.Module):
         self, score: Score, selection: Selection | None = None, dropout: float = 0.0, route: Route | str | None = None
     ):
         super().__init__()
+        if not isinstance(score, Score):
+            raise ValueError(f"score is one that was made for its sizes, such as ScaledDot(64); got {score!r}")
+        if not isinstance(selection, Selection | None):
+            raise ValueError(f"selection is one that was made, such as Hard(), or None for Soft(); got {selection!r}")
         self.score = score
         self.selection = Soft() if selection is None else selection
-        self.dropout = dropout
+        self.dropout = require_share(dropout)
         self.dropout_share = 1.0  # training may begin with less
-        self.route = None if route is None else Route(route)
+        self.route = None if route is None else routes.named(route)
 
     def forward(
         self,
@@ -132,8 +137,7 @@ class Attend(nn.Module):
                 f"this attention was made for queries of size {self.score.query_size} and got {query.shape[-1]}"
             )
         lookup = Lookup(query, memory.prepared, memory.value, visible, band, bias, first_query)
-        if visible is not None and not torch.compiler.is_compiling():
-            require_mask(visible, lookup.scores)
+        check_question(lookup)
         dropout = self.dropout * self.dropout_share if self.training else 0.0
         if packed is not None:
             return self._recall_packed(lookup, packed, dropout)

@@ -75,6 +75,11 @@ class LocalSelfAttention2d(nn.Module):
                     preference.copy_(-(offsets - place[:, None]).square())
 
     def forward(self, image: Tensor) -> Tensor:
+        channels = self.query.in_channels
+        if image.dim() != 4 or image.shape[1] != channels or not image.is_floating_point():
+            raise ValueError(
+                f"images must be floats (batch, {channels} channels, height, width); got {image.dtype} {tuple(image.shape)}"
+            )
         query, key, value = self.query(image), self.key(image), self.value(image)
         grid = _Grid(self.kernel_size, self.stride, *image.shape[-2:])
         # Sums over many lines need more digits than half precision has.

@@ -5,7 +5,6 @@ Axis legend: Q queries, K keys, D features.
 
 from dataclasses import dataclass, replace
 
-import torch
 from torch import Tensor
 
 from saccade.attention.packing import Packed
@@ -23,14 +22,6 @@ class Lookup:
     band: Band | None = None
     bias: Tensor | None = None  # added to the scores
     first_query: int = 0
-
-    @property
-    def scores(self) -> tuple[int, ...]:
-        """The shape of the scores, (..., Q, K)."""
-        leading, of_keys = self.query.shape[:-2], self.prepared.shape[:-2]
-        if leading != of_keys:
-            leading = torch.broadcast_shapes(leading, of_keys)
-        return (*leading, self.query.shape[-2], self.prepared.shape[-2])
 
     def mask(self) -> Tensor | None:
         """`visible` and `band` as one mask."""

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from saccade.attention.attend import Attend, Attended, Memory
+from saccade.attention.border import require_input
 from saccade.attention.packing import Packed
 from saccade.attention.positions import RelativeBias, Rotary
 from saccade.attention.routes import Route
@@ -26,8 +27,8 @@ from saccade.attention.visibility import Band
 class MultiHead(Attend):
     """Self-attention with `multihead(x)`, cross-attention with `multihead(query, key, value)`, all (B, length, size).
 
-    `visible` broadcasts to (Q, K), (B, Q, K) or (B, H, Q, K). `score` is a class from `saccade.attention.scores` (or anything called
-    the same way); `selection` is shared by the heads. Keys and values may have sizes of their own.
+    `visible` and `bias` broadcast to (Q, K), (B, Q, K) or (B, H, Q, K). `score` is a class from `saccade.attention.scores` (or anything
+    called the same way); `selection` is shared by the heads. Keys and values may have sizes of their own.
     """
 
     def __init__(
@@ -45,8 +46,14 @@ class MultiHead(Attend):
         relative: RelativeBias | None = None,
         route: Route | str | None = None,
     ):
-        if heads < 1 or size % heads:
-            raise ValueError(f"the size must be a multiple of the number of heads; got size {size} and {heads} heads")
+        if not isinstance(heads, int) or heads < 1 or size < 1 or size % heads:
+            raise ValueError(
+                f"there is at least one head, and the size is a multiple of the number of heads; got size {size} and {heads} heads"
+            )
+        if not callable(score):
+            raise ValueError(f"score is a class of saccade.attention, such as ScaledDot or Additive; got {score!r}")
+        if relative is not None and relative.table.shape[1] != heads:
+            raise ValueError(f"these relative positions are for {relative.table.shape[1]} heads, and there are {heads}")
         head_size = size // heads
         super().__init__(score(head_size, head_size, heads=heads), selection, dropout, route)
         self.size = size
@@ -65,6 +72,7 @@ class MultiHead(Attend):
 
     def forward(self, query: Tensor, key: Tensor | None = None, value: Tensor | None = None, **how: Any) -> Attended:
         """`how`: visible, band, bias, first_query, packed, as for `Attend`."""
+        require_input("query", query, self.size)
         key = query if key is None else key
         packed: Packed | None = how.get("packed")
         first_key = 0 if packed is None else packed.keys.positions
@@ -72,10 +80,13 @@ class MultiHead(Attend):
 
     def remember(self, key: Tensor, value: Tensor | None = None, first_key: int | Tensor = 0) -> Memory:
         """Keys and values of each head (B, H, K, D / H); `first_key` is the position of the first one or of each, for rotary positions."""
+        value = key if value is None else value
+        require_input("key", key, self.key.in_features)
+        require_input("value", value, self.value.in_features)
         heads = self._split(self.key(key))
         if self.rotary is not None:
             heads = self.rotary(heads, first_key)
-        return super().remember(heads, self._split(self.value(key if value is None else value)))
+        return super().remember(heads, self._split(self.value(value)))
 
     def recall(
         self,
@@ -88,14 +99,14 @@ class MultiHead(Attend):
         first_query: int = 0,
         packed: Packed | None = None,
     ) -> Attended:
+        require_input("query", query, self.size)
         heads = self._split(self.query(query))
         if self.rotary is not None:
             heads = self.rotary(heads, first_query if packed is None else packed.queries.positions)
+        visible, bias = (_for_every_head(given) for given in (visible, bias))
         if self.relative is not None:
             distance = self.relative(query.shape[-2], memory.value.shape[-2], first_query)
             bias = distance if bias is None else bias + distance
-        if visible is not None and visible.dim() == 3:
-            visible = visible.unsqueeze(1)  # (B, Q, K) -> (B, 1, Q, K)
         attended = super().recall(
             heads, memory, visible=visible, band=band, bias=bias, first_query=first_query, packed=packed
         )
@@ -125,14 +136,18 @@ class MultiHead(Attend):
             weights = layer.in_proj_weight.chunk(3)
         else:
             weights = (layer.q_proj_weight, layer.k_proj_weight, layer.v_proj_weight)
-        with torch.no_grad():
-            for projection, weight in zip((ours.query, ours.key, ours.value), weights, strict=True):
-                projection.weight.copy_(weight)
-            ours.output.weight.copy_(layer.out_proj.weight)
-            if bias:
-                for projection, vector in zip(
-                    (ours.query, ours.key, ours.value), layer.in_proj_bias.chunk(3), strict=True
-                ):
-                    projection.bias.copy_(vector)
-                ours.output.bias.copy_(layer.out_proj.bias)
+        projections = (ours.query, ours.key, ours.value, ours.output)
+        pairs = list(zip((each.weight for each in projections), (*weights, layer.out_proj.weight), strict=True))
+        if bias:
+            biases = (*layer.in_proj_bias.chunk(3), layer.out_proj.bias)
+            pairs += zip((each.bias for each in projections), biases, strict=True)
+        for own, given in pairs:
+            own.requires_grad_(given.requires_grad)  # what was frozen stays so
+            with torch.no_grad():
+                own.copy_(given)
         return ours.train(layer.training)
+
+
+def _for_every_head(given: Tensor | None) -> Tensor | None:
+    """(B, Q, K) -> (B, 1, Q, K)"""
+    return given.unsqueeze(1) if isinstance(given, Tensor) and given.dim() == 3 else given

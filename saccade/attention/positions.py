@@ -58,6 +58,7 @@ class Sinusoidal(nn.Module):
         )  # follows .to(): the device and dtype to answer in
 
     def forward(self, length: int, first: int = 0) -> Tensor:
+        _require_first(first)
         if torch.compiler.is_compiling() or not isinstance(length, int):  # a graph keeps nothing outside itself
             return self._rows(first, first + length)
         table, end = self._table, first + length
@@ -79,6 +80,7 @@ class Learned(nn.Module):
         self.table = position_table(torch.randn(longest, size) * 0.02)
 
     def forward(self, length: int, first: int = 0) -> Tensor:
+        _require_first(first)
         _require_within(first + length, len(self.table), "position")
         return self.table[first : first + length]
 
@@ -205,7 +207,7 @@ class Around2d(nn.Module):
         self.sharpness = position_table(torch.full((heads,), sharpness))
 
     def forward(self, rows: int, columns: int) -> Tensor:
-        """From every cell of the grid to every cell, rows first: (H, Q, K)."""
+        """From every cell of the grid to every cell, rows first: (H, Q, K); a layer with heads takes it as `bias=around(...)[None]`."""
         device, dtype = self.centre.device, self.centre.dtype
         squares = [
             (_offsets(length, device, dtype) - centre[:, None, None]).square()  # (H, length, length)
@@ -236,6 +238,11 @@ def _row_by_row(rows: Tensor, columns: Tensor) -> Tensor:
     """(R, D / 2) and (C, D / 2) -> (R · C, D)"""
     grid = (len(rows), len(columns), -1)
     return torch.cat((rows[:, None].expand(grid), columns[None].expand(grid)), dim=-1).flatten(0, 1)
+
+
+def _require_first(first: int) -> None:
+    if first < 0:
+        raise ValueError(f"positions count from 0; got {first} as the first one")
 
 
 def _require_within(wanted: int, longest: int, what: str) -> None:

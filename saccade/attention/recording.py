@@ -92,6 +92,10 @@ def record_attention(model: nn.Module, only: str | Container[str] = "*") -> Iter
     for name, module in _paths(model):
         if fnmatchcase(name, only) if isinstance(only, str) else name in only:
             names.setdefault(id(module), name)
+    if not names and isinstance(only, str):
+        raise KeyError(
+            f"no module of this model is called {only!r}: give a pattern of names, such as 'decoder.*cross*'"
+        )
     recording = Recording(names)
     with uncompiled:
         token = _watching.set((*_watching.get(), recording))

@@ -42,6 +42,15 @@ class Route(str, Enum):
     BLOCKWISE = "blockwise"
 
 
+def named(route: Route | str) -> Route:
+    """The route of this name."""
+    try:
+        return Route(route)
+    except ValueError:
+        names = ", ".join(each.value for each in Route)
+        raise ValueError(f"{route!r} is not a route: choose {names}, or None to have the fastest chosen") from None
+
+
 @dataclass(frozen=True)
 class Thresholds:
     """Where a route begins to pay."""

@@ -40,6 +40,8 @@ class Score(nn.Module):
 
     def __init__(self, query_size: int, key_size: int | None = None, *, heads: int | None = None):
         super().__init__()
+        if query_size < 1 or (key_size is not None and key_size < 1):
+            raise ValueError(f"queries and keys have at least one feature; got sizes {query_size} and {key_size}")
         self.query_size = query_size
         self.key_size = query_size if key_size is None else key_size
         self.heads = heads
@@ -156,6 +158,8 @@ class HiddenLayerScore(Score):
     ):
         super().__init__(query_size, key_size, heads=heads)
         self.hidden = self.query_size if hidden is None else hidden
+        if self.hidden < 1:
+            raise ValueError(f"the hidden layer of a score has at least one unit; got {self.hidden}")
 
     @property
     def query_matrix(self) -> Tensor:

@@ -121,6 +121,10 @@ class LocalPredictive(Selection):
         self.v = nn.Parameter(torch.empty(*leading, query_size, 1).uniform_(-bound, bound))
 
     def forward(self, scores: Tensor, visible: Tensor | None, query: Tensor, first_query: int = 0) -> Alignment:
+        if query.shape[-1] != self.weight.shape[-1]:
+            raise ValueError(
+                f"this selection was made for queries of size {self.weight.shape[-1]} (of one head) and got {query.shape[-1]}"
+            )
         relative = torch.sigmoid(torch.tanh(query @ self.weight) @ self.v).squeeze(-1)  # (..., Q)
         centre = source_length(scores, visible) * relative
         distance = _key_positions(scores) - centre[..., None]  # (..., Q, K)
@@ -154,8 +158,8 @@ def _key_positions(scores: Tensor, start: int = 0) -> Tensor:
 
 
 def _require_reach(reach: int, at_least: int) -> int:
-    if reach < at_least:
-        raise ValueError(f"the reach of a window to each side must be {at_least} or more; got {reach}")
+    if not isinstance(reach, int) or reach < at_least:
+        raise ValueError(f"the reach of a window to each side must be a whole number, {at_least} or more; got {reach}")
     return reach
 
 

@@ -23,9 +23,9 @@ class Band:
 
     def __post_init__(self) -> None:
         for side, reach in (("before", self.before), ("after", self.after)):
-            if reach is not None and reach < 0:
+            if reach is not None and (not isinstance(reach, int) or reach < 0):
                 raise ValueError(
-                    f"a band reaches 0 or more positions {side} the query, or None for no limit; got {reach}"
+                    f"a band reaches 0 or more positions {side} the query, a whole number, or None for no limit; got {reach}"
                 )
 
     def visible(self, queries: int, keys: int, first_query: int = 0, device: torch.device | None = None) -> Tensor:
@@ -45,25 +45,16 @@ CAUSAL = Band(after=0)
 """No look into the future."""
 
 
-def padding(lengths: Tensor, longest: int | None = None) -> Tensor:
+def padding(lengths: Tensor | Sequence[int], longest: int | None = None) -> Tensor:
     """Visible keys (B, 1, K) of sequences that were padded at the end to a common length."""
+    lengths = torch.as_tensor(lengths)
+    if lengths.dim() != 1 or lengths.is_floating_point() or lengths.dtype is torch.bool:
+        raise ValueError(
+            f"padding takes the length of each sequence, whole numbers (batch,); got {lengths.dtype} {tuple(lengths.shape)}: "
+            "a mask of keys (batch, keys) can be given as visible itself, mask.bool()[:, None]"
+        )
     keys = int(lengths.max()) if longest is None else longest
     return (torch.arange(keys, device=lengths.device) < lengths[:, None])[:, None]  # (B, 1, K)
-
-
-def require_mask(visible: Tensor, scores: Sequence[int]) -> None:
-    """What was given as `visible` says for each of the scores (..., Q, K), or for several of them at once, whether it is one."""
-    if visible.dtype is not torch.bool:
-        raise ValueError(
-            f"visible is a mask of booleans, True where a query may look; got {visible.dtype}: compare it with a number (mask > 0), "
-            "or give what is to be added to the scores as bias"
-        )
-    own, axes = visible.shape, scores[-visible.dim() :] if visible.dim() else ()
-    if len(own) != len(axes) or any(size not in (1, other) for size, other in zip(own, axes, strict=True)):
-        raise ValueError(
-            f"visible must broadcast to the scores, {tuple(scores)} with queries and keys last; got {tuple(own)}: "
-            "a mask of keys alone is (batch, 1, keys), as padding(lengths) gives it"
-        )
 
 
 def both(first: Tensor | None, second: Tensor | None) -> Tensor | None:

@@ -79,7 +79,7 @@ class CellAttention(nn.Module):
 
     def forward(self, cells: Tensor) -> Tensor:
         grid = cells.shape[2:]
-        bias = None if self.around is None else self.around(*grid)
+        bias = None if self.around is None else self.around(*grid)[None]  # (1, H, Q, K)
         x = cells.flatten(2).transpose(1, 2) + self.positions(*grid)  # (B, D, R, S) -> (B, R S, D)
         x = self.last_norm(x + self.attention(self.norm(x), bias=bias).context)
         return x.transpose(1, 2).unflatten(2, grid)

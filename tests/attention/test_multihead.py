@@ -224,7 +224,7 @@ def test_relative_and_given_biases_add_up():
     layer, plain = MultiHead(8, 2, relative=relative).double(), MultiHead(8, 2).double()
     plain.load_state_dict({n: p for n, p in layer.state_dict().items() if not n.startswith("relative")})
     x, bias = draw(2, None, 5, 8), torch.randn(5, 5, dtype=torch.float64)
-    expected = plain(x, bias=bias + relative(5, 5)).context
+    expected = plain(x, bias=(bias + relative(5, 5))[None]).context
     torch.testing.assert_close(layer(x, bias=bias).context, expected, **EXACT)
     assert not torch.allclose(layer(x).context, expected)
 
@@ -254,3 +254,12 @@ def test_projections_start_like_xavier_with_no_bias():
         assert projection.bias.abs().max() == 0
         assert projection.weight.std().item() == pytest.approx((2 / 128) ** 0.5, rel=0.1)
     assert MultiHead(8, 2, bias=False).query.bias is None
+
+
+def test_what_is_frozen_in_torchs_layer_is_frozen_here():
+    theirs = torch.nn.MultiheadAttention(8, 2, batch_first=True)
+    theirs.in_proj_weight.requires_grad_(False)
+    theirs.out_proj.bias.requires_grad_(False)
+    learns = {name: each.requires_grad for name, each in MultiHead.from_torch(theirs).named_parameters()}
+    frozen = {"query.weight", "key.weight", "value.weight", "output.bias"}
+    assert {name for name, each in learns.items() if not each} == frozen

@@ -225,7 +225,7 @@ def test_nine_sharp_heads_around_a_cell_are_a_convolution():
     layer = MultiHead(18, 9).double()
     around = Around2d(9, spacing=1.0, sharpness=200.0).double()
     image = torch.randn(2, 18, 6, 7).double()
-    seen = layer(image.flatten(2).transpose(1, 2), bias=around(6, 7)).context.transpose(1, 2).unflatten(2, (6, 7))
+    seen = layer(image.flatten(2).transpose(1, 2), bias=around(6, 7)[None]).context.transpose(1, 2).unflatten(2, (6, 7))
     by_head = [  # W_output of a head times its W_value: (18, 18)
         out @ value
         for out, value in zip(layer.output.weight.split(2, dim=1), layer.value.weight.split(2, dim=0), strict=True)

@@ -1,5 +1,6 @@
 """Watching a model attend: right names, right weights, no trace, and no change of what is watched."""
 
+import re
 import sys
 import threading
 
@@ -147,13 +148,21 @@ def test_joined_gives_keys_that_were_not_there_yet_no_weight():
         ("decoder.*cross*", [NAMES[3], NAMES[5]]),
         ("encoder.layers.1.*", [NAMES[1]]),
         ("reader", ["reader"]),
-        ("Reader", []),
     ],
 )
 def test_only_the_modules_that_match_are_recorded(model, inputs, only, expected):
     with record_attention(model, only=only) as maps:
         model(*inputs)
     assert list(maps) == expected
+
+
+@pytest.mark.parametrize("only", ["Reader", "encoder.layer.1*", "self_attention"])
+def test_a_pattern_that_no_module_matches_is_refused(model, only):
+    with (
+        pytest.raises(KeyError, match=rf"called '{re.escape(only)}': give a pattern"),
+        record_attention(model, only=only),
+    ):
+        pass
 
 
 def test_an_unknown_name_is_answered_with_what_there_is(model, inputs):
@@ -229,7 +238,7 @@ def test_another_model_is_not_recorded(model, inputs):
 
 def test_an_exception_inside_leaves_no_trace(model, inputs):
     too_wide = torch.randn(3, 4, 9)
-    with pytest.raises(RuntimeError), record_attention(model) as maps:
+    with pytest.raises(ValueError, match=r"got \(3, 4, 9\)"), record_attention(model) as maps:
         model(inputs[0], too_wide)
     assert list(maps) == NAMES[:2]
     model(*inputs)

@@ -1,0 +1,112 @@
+"""What people give to attention, checked once where it comes in: a sentence says what was given, what is allowed and what to do.
+
+A mistake of shape that happens to broadcast is the worst kind: it computes something else without a word.
+
+Axis legend: B batch, H heads, Q queries, K keys, D features.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from saccade.attention.lookup import Lookup
+from saccade.attention.visibility import Band
+
+
+def check_question(lookup: Lookup) -> None:
+    """Queries and keys of the same batch, a mask of booleans, a bias of numbers, a band that is one."""
+    if torch.compiler.is_compiling():  # a graph for every length cannot compare lengths
+        return
+    if lookup.query.dim() < lookup.prepared.dim():
+        raise ValueError(
+            f"queries have fewer axes than keys, {_shape(lookup.query)} and {_shape(lookup.prepared)}: "
+            "a query has an axis of its own, (batch, queries, size); for a single one of each give query[:, None]"
+        )
+    if lookup.first_query < 0:
+        raise ValueError(f"first_query is the position of the first query, 0 or more; got {lookup.first_query}")
+    if lookup.band is not None and not isinstance(lookup.band, Band):
+        raise ValueError(
+            f"band is a Band, such as CAUSAL or Band(before=4, after=0); got {lookup.band!r}: a mask is given as visible"
+        )
+    if lookup.visible is None and lookup.bias is None and lookup.query.shape[:-2] == lookup.prepared.shape[:-2]:
+        return
+    scores = _scores(lookup)
+    if lookup.visible is not None:
+        require_mask(lookup.visible, scores)
+        _require_place("visible", lookup.visible, lookup.query)
+    if lookup.bias is not None:
+        _require_bias(lookup.bias, scores)
+        _require_place("bias", lookup.bias, lookup.query)
+
+
+def require_mask(visible: Any, scores: tuple[int, ...]) -> None:
+    """What was given as `visible` says for each of the scores (..., Q, K), or for several of them at once, whether it is one."""
+    if not isinstance(visible, Tensor):
+        hint = ": give it as band" if isinstance(visible, Band) else ": make a tensor of it"
+        raise ValueError(f"visible is a tensor of booleans, True where a query may look; got {visible!r}{hint}")
+    if visible.dtype is not torch.bool:
+        raise ValueError(
+            f"visible is a mask of booleans, True where a query may look; got {visible.dtype}: compare it with a number (mask > 0), "
+            "or give what is to be added to the scores as bias"
+        )
+    if not _broadcasts(visible, scores):
+        keys_alone = ", ".join(["batch", *["1"] * (len(scores) - 2), "keys"])
+        raise ValueError(
+            f"visible must broadcast to the scores, {scores} with queries and keys last; got {_shape(visible)}: "
+            f"a mask of keys alone is ({keys_alone})"
+        )
+
+
+def _require_bias(bias: Any, scores: tuple[int, ...]) -> None:
+    if not isinstance(bias, Tensor) or not bias.is_floating_point():
+        given = bias.dtype if isinstance(bias, Tensor) else repr(bias)
+        raise ValueError(
+            f"bias is a tensor of numbers that are added to the scores; got {given}: a mask is given as visible"
+        )
+    if not _broadcasts(bias, scores):
+        hint = ": one for each head is (1, heads, queries, keys)" if len(scores) == 4 else ""
+        raise ValueError(
+            f"bias must broadcast to the scores, {scores} with queries and keys last; got {_shape(bias)}{hint}"
+        )
+
+
+def require_input(what: str, given: Any, size: int) -> None:
+    """An input of a layer with heads: (B, length, size)."""
+    if not isinstance(given, Tensor):
+        raise ValueError(f"{what} must be a tensor (batch, length, {size}); got {type(given).__name__}")
+    if given.dim() != 3 or given.shape[-1] != size:
+        hint = f": one sequence is {what}[None]" if given.dim() == 2 and given.shape[-1] == size else ""
+        raise ValueError(f"{what} must be (batch, length, {size}); got {_shape(given)}{hint}")
+
+
+def require_share(dropout: float) -> float:
+    if not 0.0 <= dropout < 1.0:
+        raise ValueError(f"dropout is the share of the weights that is dropped, at least 0 and below 1; got {dropout}")
+    return dropout
+
+
+def _scores(lookup: Lookup) -> tuple[int, ...]:
+    """The shape of the scores, (..., Q, K)."""
+    leading, of_keys = lookup.query.shape[:-2], lookup.prepared.shape[:-2]
+    try:
+        both = leading if leading == of_keys else torch.broadcast_shapes(leading, of_keys)
+    except RuntimeError:
+        raise ValueError(
+            f"queries and keys must be of the same batch; got {_shape(lookup.query)} and {_shape(lookup.prepared)}"
+        ) from None
+    return (*both, lookup.query.shape[-2], lookup.prepared.shape[-2])
+
+
+def _broadcasts(given: Tensor, scores: tuple[int, ...]) -> bool:
+    axes = scores[-given.dim() :] if given.dim() else ()
+    return given.dim() == len(axes) and all(size in (1, other) for size, other in zip(given.shape, axes, strict=True))
+
+
+def _require_place(what: str, given: Tensor, query: Tensor) -> None:
+    if given.device != query.device and given.dim():  # a single number may lie anywhere, as torch has it
+        raise ValueError(f"{what} lies on {given.device} and the queries on {query.device}: move it there")
+
+
+def _shape(given: Tensor) -> tuple[int, ...]:
+    return tuple(given.shape)
