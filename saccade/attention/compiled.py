@@ -90,6 +90,7 @@ def gradients_by_torch(
 ) -> tuple[Tensor | None, ...]:
     """What a kernel's way back gives, by a function of torch that computes the same: for gradients that shall have gradients themselves."""
     with torch.enable_grad():
+        given = [x.view_as(x) for x in given]  # one of them may have been computed from another: each by itself
         answer = function(*given)
     chosen = [x for x, is_wanted in zip(given, wanted, strict=False) if is_wanted]
     found = iter(torch.autograd.grad(answer, chosen, gradient, create_graph=torch.is_grad_enabled()))

@@ -16,9 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd import Function
-from torch.autograd.function import once_differentiable
 
 from saccade.attention import hidden_layer_kernel as kernel
+from saccade.attention.compiled import gradients_by_torch
+from saccade.attention.derivatives import first_derivative_only
 from saccade.attention.many_steps import current_pass, forget_after, is_plain, pays
 
 FEWEST = 2**16  # numbers of all keys, for steps to be worth preparing
@@ -70,20 +71,21 @@ class ChunkedHiddenLayer(Function):
     def forward(ctx: Any, query: Tensor, key: Tensor, v: Tensor, elements: int) -> Tensor:
         ctx.elements = elements
         exponentials = TanhOfSums(key).compiled(query, v)
-        ctx.is_compiled = exponentials is not None
         if exponentials is not None:
-            ctx.save_for_backward(*exponentials, v)
+            ctx.save_for_backward(query, key, v, *exponentials)
             return kernel.scores(*exponentials, v)
         ctx.save_for_backward(query, key, v)
         return torch.cat([_scores(hidden, v) for _, hidden in _hidden_chunks(query, key, elements)], dim=-2)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        query, key, v = ctx.saved_tensors
+        query, key, v, *exponentials = ctx.saved_tensors
+        if torch.is_grad_enabled():  # to be differentiated again
+            return *gradients_by_torch(_by_definition, (query, key, v), gradient, ctx.needs_input_grad), None
         sums = _Gradients(key, v)
-        if ctx.is_compiled:
-            return sums.add_compiled(query, key, gradient), *sums.of_key_and_v(), None
+        if exponentials:
+            of_query, of_key = exponentials
+            return sums.add_compiled(of_query, of_key, gradient), *sums.of_key_and_v(), None
         of_query = torch.empty_like(query)
         for rows, hidden in _hidden_chunks(query, key, ctx.elements):
             of_query[..., rows, :] = sums.add(hidden, gradient[..., rows, :], hidden)
@@ -132,7 +134,7 @@ class _Step(Function):
         return _scores(hidden, v)
 
     @staticmethod
-    @once_differentiable
+    @first_derivative_only
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         first, key, v = ctx.saved_tensors
         now = current_pass()
@@ -153,7 +155,7 @@ class _Ticket(Function):
         return key.new_zeros(())
 
     @staticmethod
-    @once_differentiable
+    @first_derivative_only
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         return *ctx.gathered.pop(current_pass()).of_key_and_v(), None
 
@@ -182,6 +184,11 @@ class _Gradients:
 
     def of_key_and_v(self) -> tuple[Tensor, Tensor]:
         return self._of_key * self._v[..., None, :], self._of_v
+
+
+def _by_definition(query: Tensor, key: Tensor, v: Tensor) -> Tensor:
+    """All units at once, by functions of torch that have derivatives of every order."""
+    return torch.einsum("...qka,...a->...qk", torch.tanh(query.unsqueeze(-2) + key.unsqueeze(-3)), v)
 
 
 def _scores(hidden: Tensor, v: Tensor) -> Tensor:

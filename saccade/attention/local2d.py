@@ -17,13 +17,14 @@ Axis legend: B batch, H heads, N = B·H, D channels of a head, P pixels in one l
 """
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from saccade.attention.compiled import gradients_by_torch
 from saccade.attention.positions import places_around, position_table
 from saccade.attention.recording import is_watched, record
 
@@ -246,10 +247,12 @@ class _LocalAttention(torch.autograd.Function):
         return context
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, rows, columns, context = ctx.saved_tensors
         grid = ctx.grid
+        if torch.is_grad_enabled():  # to be differentiated again
+            given = (query, key, value, rows, columns)
+            return *gradients_by_torch(partial(_by_copies, grid=grid), given, grad, ctx.needs_input_grad), None
         grad = grad.contiguous()
         grad_query, grad_key, grad_value = torch.zeros_like(query), torch.zeros_like(key), torch.zeros_like(value)
         grad_rows, grad_columns = torch.empty_like(rows), torch.empty_like(columns)

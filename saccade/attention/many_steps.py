@@ -15,10 +15,10 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd import Function
-from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from saccade.attention import row_kernel
+from saccade.attention.derivatives import first_derivative_only
 
 _Aside = dict[int, list[tuple[Tensor, Tensor]]]  # xₜ and gₜ of each backward pass that goes on
 
@@ -69,7 +69,7 @@ class _Product(Function):
         return _product(x, matrix, bias)
 
     @staticmethod
-    @once_differentiable
+    @first_derivative_only
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         x, matrix = ctx.saved_tensors
         now = current_pass()
@@ -91,7 +91,7 @@ class _Ticket(Function):
         return matrix.new_zeros(())
 
     @staticmethod
-    @once_differentiable
+    @first_derivative_only
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor | None, None]:
         taken = ctx.aside.pop(current_pass())
         x, g = (torch.cat([_rows(each, ctx.axes) for each in part], -2) for part in zip(*taken, strict=True))

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.autograd import Function
-from torch.autograd.function import once_differentiable
 
+from saccade.attention.derivatives import first_derivative_only
 from saccade.layers.cross_entropy import CHUNK_ELEMENTS, add_smoothing, smoothed_loss
 
 
@@ -73,6 +73,6 @@ class _ConsistentCrossEntropy(Function):
         return total, nll
 
     @staticmethod
-    @once_differentiable
+    @first_derivative_only
     def backward(ctx: Any, total: Tensor, nll: Tensor) -> tuple[Tensor | None, ...]:
         return *(gradient * total for gradient in ctx.saved_tensors), None, None, None

@@ -17,9 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.autograd import Function
-from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from saccade.attention.derivatives import first_derivative_only
 from saccade.layers.softmax_rows import Chunk, visit
 
 CHUNK_ELEMENTS = 2**22  # logits held at once: enough rows for fast products (docs/results.md)
@@ -63,7 +63,7 @@ class _LinearCrossEntropy(Function):
         return smoothed_loss(nll, target_logit, hidden, weight, bias, smoothing), nll
 
     @staticmethod
-    @once_differentiable
+    @first_derivative_only
     def backward(ctx: Any, total: Tensor, nll: Tensor) -> tuple[Tensor | None, ...]:
         return *(gradient * total for gradient in ctx.saved_tensors), None, None, None
 

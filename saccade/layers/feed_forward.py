@@ -18,9 +18,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 from torch.autograd import Function
-from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from saccade.attention.derivatives import first_derivative_only
 from saccade.attention.hooks import is_hooked
 from saccade.layers.dropout import Dropout, rectify_and_drop_
 
@@ -73,7 +73,7 @@ class _RectifiedFeedForward(Function):
         return torch.addmm(contract_bias, hidden, contract.t(), alpha=ctx.scale)
 
     @staticmethod
-    @once_differentiable
+    @first_derivative_only
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         x, hidden, expand, contract = ctx.saved_tensors
         wanted = ctx.needs_input_grad  # frozen weights need no product
