@@ -12,6 +12,7 @@ Axis legend: B batch, H heads, Q queries, K keys.
 """
 
 import sys
+import warnings
 from collections.abc import Container, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
@@ -33,7 +34,9 @@ class Recording(Mapping[str, list[Tensor]]):
     def add(self, module: nn.Module, weights: Tensor) -> None:
         name = self._names.get(id(module))
         if name is not None:
-            self._calls.setdefault(name, []).append(weights.detach())
+            # What somebody keeps is theirs to change; the way back reads its own.
+            own = weights.detach().clone() if weights.requires_grad else weights
+            self._calls.setdefault(name, []).append(own)
 
     def knows(self, module: nn.Module) -> bool:
         return id(module) in self._names
@@ -68,16 +71,22 @@ class _Uncompiled:
 
     def __enter__(self) -> None:
         with self._lock:
-            self._inside += 1
             # Nothing is compiled in a process that never loaded the compiler, and loading it takes seconds.
-            if "torch._dynamo" in sys.modules:
-                self._stance.enter_context(torch.compiler.set_stance("force_eager"))
+            if _compiler_is_loaded():
+                self._stance.enter_context(
+                    torch.compiler.set_stance("force_eager")
+                )  # refused inside a compiled function
+            self._inside += 1
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
             self._inside -= 1
             if self._inside == 0:
                 self._stance.close()
+
+
+def _compiler_is_loaded() -> bool:
+    return "torch._dynamo" in sys.modules
 
 
 uncompiled = _Uncompiled()
@@ -96,13 +105,18 @@ def record_attention(model: nn.Module, only: str | Container[str] = "*") -> Iter
         raise KeyError(
             f"no module of this model is called {only!r}: give a pattern of names, such as 'decoder.*cross*'"
         )
-    recording = Recording(names)
+    recording, was_loaded = Recording(names), _compiler_is_loaded()
     with uncompiled:
         token = _watching.set((*_watching.get(), recording))
         try:
             yield recording
         finally:
             _watching.reset(token)
+    if not recording and not was_loaded and _compiler_is_loaded():
+        warnings.warn(
+            "nothing was recorded: a model that is compiled for the first time inside record_attention runs compiled; compile it before",
+            stacklevel=3,
+        )
 
 
 def is_watched(module: nn.Module) -> bool:
@@ -126,6 +140,8 @@ def record(module: nn.Module, weights: Tensor) -> None:
 def _paths(module: nn.Module, path: str = "") -> Iterator[tuple[str, nn.Module]]:
     """Every module by its path, without what torch.compile and DistributedDataParallel put into it; a shared one once per parent."""
     yield path, module
-    for name, child in module.named_children():
+    for name, child in module._modules.items():  # named_children() leaves out the second name of a child
+        if child is None:
+            continue
         wrapped = name == "_orig_mod" or isinstance(module, DistributedDataParallel)
         yield from _paths(child, path if wrapped else f"{path}.{name}".lstrip("."))

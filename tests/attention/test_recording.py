@@ -1,6 +1,7 @@
 """Watching a model attend: right names, right weights, no trace, and no change of what is watched."""
 
 import re
+import subprocess
 import sys
 import threading
 
@@ -9,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from saccade.attention import CAUSAL, Additive, Attend, Band, Dot, Hard, MultiHead, Soft, record_attention
+from saccade.attention import CAUSAL, Additive, Attend, Band, Dot, Hard, MultiHead, Soft, record_attention, recording
 
 from .cases import EXACT
 
@@ -413,3 +414,54 @@ def test_recording_does_not_load_the_compiler(monkeypatch, model, inputs):
     with record_attention(model) as maps:
         model(*inputs)
     assert list(maps) == NAMES
+
+
+def test_a_module_with_two_names_is_found_under_either():
+    model = torch.nn.Module()
+    model.first = MultiHead(8, 2)
+    model.second = model.first
+    for only in ("first", "second"):
+        with record_attention(model, only=only) as maps:
+            model.first(torch.randn(1, 3, 8))
+        assert list(maps) == [only]
+
+
+def test_a_recorded_map_may_be_changed_before_the_way_back():
+    layer, x = MultiHead(8, 2, route="explicit"), torch.randn(1, 3, 8)
+    with record_attention(layer) as maps:
+        context = layer(x).context
+    maps[""][0].zero_()
+    context.sum().backward()
+    changed = layer.value.weight.grad.clone()
+    layer.zero_grad()
+    layer(x).context.sum().backward()
+    torch.testing.assert_close(layer.value.weight.grad, changed)
+
+
+def test_a_recording_that_cannot_begin_leaves_no_trace(monkeypatch):
+    """As inside a compiled function, where the compiler refuses another stance."""
+    import torch._dynamo
+
+    def refuse(*_):
+        raise RuntimeError("not here")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.compiler, "set_stance", refuse)
+        with pytest.raises(RuntimeError, match="not here"), record_attention(MultiHead(8, 2)):
+            pass
+    assert recording.uncompiled._inside == 0
+    assert not recording.is_anybody_watching()
+
+
+def test_a_model_compiled_for_the_first_time_inside_is_told_of(tmp_path):
+    script = """
+import torch
+from saccade.attention import MultiHead, record_attention
+layer = MultiHead(8, 2)
+with record_attention(layer) as maps:
+    torch.compile(layer, backend="eager")(torch.randn(1, 3, 8))
+print(len(maps))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path)
+    assert done.stdout == "0\n"
+    assert "compile it before" in done.stderr
