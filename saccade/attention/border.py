@@ -88,9 +88,9 @@ def require_share(dropout: float) -> float:
 
 def _scores(lookup: Lookup) -> tuple[int, ...]:
     """The shape of the scores, (..., Q, K)."""
-    leading, of_keys = lookup.query.shape[:-2], lookup.prepared.shape[:-2]
+    leading, of_keys, of_values = (x.shape[:-2] for x in (lookup.query, lookup.prepared, lookup.value))
     try:
-        both = leading if leading == of_keys else torch.broadcast_shapes(leading, of_keys)
+        both = leading if leading == of_keys == of_values else torch.broadcast_shapes(leading, of_keys, of_values)
     except RuntimeError:
         raise ValueError(
             f"queries and keys must be of the same batch; got {_shape(lookup.query)} and {_shape(lookup.prepared)}"

@@ -65,7 +65,7 @@ class Sinusoidal(nn.Module):
         if table is None or len(table) < end or table.dtype != self.like.dtype or table.device != self.like.device:
             with torch.inference_mode(False):  # what is kept must be fit for training too
                 table = self._table = self._rows(0, max(2 * end, _FEWEST))
-        return table[first:end]
+        return table[first:end]  # a view: changed in place it would change for all
 
     def _rows(self, first: int, end: int) -> Tensor:
         positions = torch.arange(first, end, device=self.like.device)
@@ -168,6 +168,13 @@ class RelativeBias(nn.Module):
 
     def __init__(self, heads: int, buckets: int = 32, farthest: int = 128, both_ways: bool = True):
         super().__init__()
+        sides = 2 if both_ways else 1
+        if buckets < 2 * sides or buckets % sides:
+            raise ValueError(f"there are at least 2 buckets for each of {sides} sides, as many for each; got {buckets}")
+        if farthest <= buckets // sides // 2:
+            raise ValueError(
+                f"the nearest {buckets // sides // 2} distances have a bucket each, so the farthest one is more; got {farthest}"
+            )
         self.buckets = buckets
         self.farthest = farthest
         self.both_ways = both_ways
@@ -236,7 +243,7 @@ def _frequencies(size: int, base: float) -> Tensor:
 
 def _row_by_row(rows: Tensor, columns: Tensor) -> Tensor:
     """(R, D / 2) and (C, D / 2) -> (R · C, D)"""
-    grid = (len(rows), len(columns), -1)
+    grid = (rows.shape[0], columns.shape[0], -1)
     return torch.cat((rows[:, None].expand(grid), columns[None].expand(grid)), dim=-1).flatten(0, 1)
 
 

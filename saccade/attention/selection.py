@@ -60,6 +60,8 @@ class Hard(Selection):
         return self.training
 
     def forward(self, scores: Tensor, visible: Tensor | None, query: Tensor, first_query: int = 0) -> Alignment:
+        if not scores.shape[-1]:
+            return Alignment(scores, scores.new_zeros(scores.shape[:-1]))
         weights, chosen = self._choose(scores, visible)
         log_probs = torch.log_softmax(_hide(scores, visible), dim=-1)
         log_prob = log_probs.gather(-1, chosen).squeeze(-1)
@@ -83,6 +85,8 @@ class StraightThrough(Hard):
     name = "straight-through"
 
     def forward(self, scores: Tensor, visible: Tensor | None, query: Tensor, first_query: int = 0) -> Alignment:
+        if not scores.shape[-1]:
+            return Alignment(scores, _nothing_sampled(scores))
         one_hot, _ = self._choose(scores, visible)
         soft = masked_softmax(scores, visible)
         return Alignment(one_hot + (soft - soft.detach()), _nothing_sampled(scores))

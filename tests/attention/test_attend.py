@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from saccade.attention import CAUSAL, Additive, Attend, Band, Dot, General, Hard, Memory, Route, ScaledDot
+from saccade.attention import CAUSAL, Additive, Attend, Band, Dot, General, Hard, Memory, Route, ScaledDot, routes
 
 from . import reference
 from .cases import EXACT, HEADS, MASKS, SCORES, SELECTIONS, draw, gradients, leading, make_attend, weights_of
@@ -154,6 +154,41 @@ def test_keys_without_a_batch_are_looked_at_by_every_batch():
     visible = torch.tensor([True, False, True, True, False])
     context = Attend(Dot(4))(query, key, visible=visible).context
     torch.testing.assert_close(context, Attend(Dot(4))(query, key[visible]).context)
+
+
+@pytest.mark.parametrize("route", ["explicit", "fused"])
+def test_a_query_from_whom_a_bias_hides_every_key_gets_nothing(route):
+    query, key = torch.randn(2, 3, 4, requires_grad=True), torch.randn(2, 5, 4)
+    bias = torch.randn(3, 5)
+    bias[1] = -torch.inf
+    context = Attend(ScaledDot(4), route=route)(query, key, bias=bias).context
+    assert (context[:, 1] == 0).all()
+    context.square().sum().backward()
+    assert query.grad.isfinite().all()
+
+
+def test_a_bias_is_cut_with_the_queries_where_they_are_taken_in_parts(monkeypatch):
+    monkeypatch.setattr(routes, "SCORES_HELD", 20)
+    query, key, bias = torch.randn(2, 7, 4), torch.randn(2, 5, 4), torch.randn(2, 7, 5)
+    attend = Attend(Additive(4), route="chunked")
+    whole = Attend(attend.score, route="explicit")
+    torch.testing.assert_close(attend(query, key, bias=bias).context, whole(query, key, bias=bias).context)
+
+
+@pytest.mark.parametrize("selection", SELECTIONS)
+def test_without_any_key_nothing_is_seen_and_nothing_fails(selection):
+    attend = make_attend("dot", selection)
+    context, log_prob = attend(torch.randn(2, 3, 4), torch.randn(2, 0, 4))
+    assert torch.equal(context, torch.zeros(2, 3, 4))
+    assert (log_prob == 0).all()
+
+
+def test_values_of_a_batch_may_be_seen_by_queries_and_keys_of_none():
+    query, key, value = torch.randn(3, 4), torch.randn(5, 4), torch.randn(2, 5, 6)
+    visible = torch.rand(2, 3, 5) < 0.7
+    together = Attend(Dot(4))(query, key, value, visible=visible).context
+    for b in range(2):
+        torch.testing.assert_close(together[b], Attend(Dot(4))(query, key, value[b], visible=visible[b]).context)
 
 
 def test_an_unknown_route_is_refused():

@@ -36,6 +36,17 @@ class Context(nn.Module):
         return self.attend(*inputs, **self.how).context
 
 
+class OverGrid(nn.Module):
+    """A picture (B, size, rows, columns) and the positions of its cells."""
+
+    def __init__(self, positions):
+        super().__init__()
+        self.positions = positions
+
+    def forward(self, picture):
+        return picture.flatten(2).mT + self.positions(*picture.shape[2:])
+
+
 class Fixed(nn.Module):
     """Positions for given lengths."""
 
@@ -214,3 +225,14 @@ def test_a_saved_layer_is_the_same_layer_when_loaded(name):
     other.load_state_dict(layer.state_dict())
     x = torch.randn(2, 5, 8)
     assert torch.equal(layer(x).context, other(x).context)
+
+
+@pytest.mark.parametrize("positions", [Sinusoidal2d(4), Learned2d(4, rows=9, columns=9)], ids=["sinusoidal", "learned"])
+def test_positions_of_grids_export_once_for_all_sizes(positions):
+    rows, columns = torch.export.Dim("rows", max=9), torch.export.Dim("columns", max=9)
+    check_export(
+        OverGrid(positions),
+        torch.randn(2, 4, 3, 5),
+        longer=(torch.randn(2, 4, 7, 6),),
+        dynamic_shapes=({2: rows, 3: columns},),
+    )
