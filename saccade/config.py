@@ -12,7 +12,7 @@ import os
 import pkgutil
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -67,7 +67,7 @@ def _existing_file(path: Path, info: ValidationInfo) -> Path:
     if _files_are_checked(info) and not os.path.isfile(path):
         if os.path.isdir(path):
             raise ValueError("this is a folder: name a file in it")
-        raise ValueError(f"there is no file {path}{_near(path)}")
+        raise ValueError(f"there is no file {path}{_near(path, os.path.isfile)}")
     return path
 
 
@@ -76,7 +76,7 @@ def _existing_folder(path: Path, info: ValidationInfo) -> Path:
     if _files_are_checked(info) and not os.path.isdir(path):
         if os.path.isfile(path):
             raise ValueError("this is a file: name the folder that it is in")
-        raise ValueError(f"there is no folder {path}{_near(path)}")
+        raise ValueError(f"there is no folder {path}{_near(path, os.path.isdir)}")
     return path
 
 
@@ -89,8 +89,8 @@ def files_may_be_missing(info: ValidationInfo) -> bool:
     return info.context is not None and not info.context["complete"]
 
 
-def _near(path: Path) -> str:
-    near = nearest_file(path)
+def _near(path: Path, is_meant: Callable[[Path], bool]) -> str:
+    near = nearest_file(path, is_meant)
     return f": did you mean {near}?" if near else ""
 
 

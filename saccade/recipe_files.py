@@ -8,7 +8,7 @@ import difflib
 import json
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -108,10 +108,10 @@ def nearest(name: object, names: Iterable[str]) -> str:
     return by_lower_case[found[0]] if found else ""
 
 
-def nearest_file(path: Path) -> str:
+def nearest_file(path: Path, is_meant: Callable[[Path], bool] = os.path.exists) -> str:
     """The existing neighbour of a missing file that was probably meant, or an empty string."""
     try:
-        near = nearest(path.name, os.listdir(path.parent))
+        near = nearest(path.name, [name for name in os.listdir(path.parent) if is_meant(path.with_name(name))])
     except (OSError, ValueError):
         return ""
     return str(path.with_name(near)) if near else ""

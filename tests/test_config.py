@@ -446,3 +446,13 @@ def test_any_recipe_reads_back_equal(
     )
     (folder / "written.yaml").write_text(changed.to_yaml(), encoding="utf-8", newline="")
     assert load("written.yaml", package=package) == changed
+
+
+def test_only_what_is_a_file_is_proposed_for_a_file_and_a_folder_for_a_folder(told: Any, folder: Path) -> None:
+    (folder / "notes.en").mkdir()
+    assert "did you mean" not in told(f"data.train={folder}/note.en")
+    assert told(f"data.images={folder}/note.en").endswith(f"did you mean {folder}/notes.en?")
+    (folder / "notes.en").rmdir()
+    (folder / "notes.en").touch()
+    assert told(f"data.train={folder}/note.en").endswith(f"did you mean {folder}/notes.en?")
+    assert "did you mean" not in told(f"data.images={folder}/note.en")
