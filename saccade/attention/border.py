@@ -18,9 +18,10 @@ def check_question(lookup: Lookup) -> None:
     """Queries and keys of the same batch, a mask of booleans, a bias of numbers, a band that is one."""
     if torch.compiler.is_compiling():  # a graph for every length cannot compare lengths
         return
-    if lookup.query.dim() < lookup.prepared.dim():
+    visible, bias, query, key = lookup.visible, lookup.bias, lookup.query.shape, lookup.prepared.shape
+    if len(query) < len(key):
         raise ValueError(
-            f"queries have fewer axes than keys, {_shape(lookup.query)} and {_shape(lookup.prepared)}: "
+            f"queries have fewer axes than keys, {tuple(query)} and {tuple(key)}: "
             "a query has an axis of its own, (batch, queries, size); for a single one of each give query[:, None]"
         )
     if lookup.first_query < 0:
@@ -29,15 +30,15 @@ def check_question(lookup: Lookup) -> None:
         raise ValueError(
             f"band is a Band, such as CAUSAL or Band(before=4, after=0); got {lookup.band!r}: a mask is given as visible"
         )
-    if lookup.visible is None and lookup.bias is None and lookup.query.shape[:-2] == lookup.prepared.shape[:-2]:
+    if visible is None and bias is None and query[:-2] == key[:-2]:
         return
-    scores = _scores(lookup)
-    if lookup.visible is not None:
-        require_mask(lookup.visible, scores)
-        _require_place("visible", lookup.visible, lookup.query)
-    if lookup.bias is not None:
-        _require_bias(lookup.bias, scores)
-        _require_place("bias", lookup.bias, lookup.query)
+    scores = _scores(query, key, lookup.value.shape)
+    if visible is not None:
+        require_mask(visible, scores)
+        _require_place("visible", visible, lookup.query)
+    if bias is not None:
+        _require_bias(bias, scores)
+        _require_place("bias", bias, lookup.query)
 
 
 def require_mask(visible: Any, scores: tuple[int, ...]) -> None:
@@ -86,21 +87,25 @@ def require_share(dropout: float) -> float:
     return dropout
 
 
-def _scores(lookup: Lookup) -> tuple[int, ...]:
+def _scores(query: torch.Size, key: torch.Size, value: torch.Size) -> tuple[int, ...]:
     """The shape of the scores, (..., Q, K)."""
-    leading, of_keys, of_values = (x.shape[:-2] for x in (lookup.query, lookup.prepared, lookup.value))
-    try:
-        both = leading if leading == of_keys == of_values else torch.broadcast_shapes(leading, of_keys, of_values)
-    except RuntimeError:
-        raise ValueError(
-            f"queries and keys must be of the same batch; got {_shape(lookup.query)} and {_shape(lookup.prepared)}"
-        ) from None
-    return (*both, lookup.query.shape[-2], lookup.prepared.shape[-2])
+    leading = query[:-2]
+    if not leading == key[:-2] == value[:-2]:
+        try:
+            leading = torch.broadcast_shapes(leading, key[:-2], value[:-2])
+        except RuntimeError:
+            raise ValueError(
+                f"queries, keys and values must be of the same batch; got {tuple(query)}, {tuple(key)} and {tuple(value)}"
+            ) from None
+    return (*leading, query[-2], key[-2])
 
 
 def _broadcasts(given: Tensor, scores: tuple[int, ...]) -> bool:
-    axes = scores[-given.dim() :] if given.dim() else ()
-    return given.dim() == len(axes) and all(size in (1, other) for size, other in zip(given.shape, axes, strict=True))
+    shape = given.shape
+    if shape == scores:
+        return True
+    axes = scores[len(scores) - len(shape) :] if len(shape) <= len(scores) else ()
+    return len(shape) == len(axes) and all(size in (1, other) for size, other in zip(shape, axes, strict=True))
 
 
 def _require_place(what: str, given: Tensor, query: Tensor) -> None:

@@ -88,7 +88,7 @@ def test_a_query_without_an_axis_of_queries_is_refused():
 
 
 def test_queries_and_keys_of_different_batches_are_refused():
-    with refused(r"same batch; got \(2, 3, 8\) and \(5, 3, 8\)"):
+    with refused(r"same batch; got \(2, 3, 8\), \(5, 3, 8\) and \(5, 3, 8\)"):
         Attend(Dot(8))(X, torch.randn(5, 3, 8))
 
 
