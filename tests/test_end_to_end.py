@@ -70,6 +70,13 @@ def test_lines_of_stdin_come_back_as_lines(tiny_run, saccade):
     assert json.loads(saccade("predict", tiny_run, "--json", stdin="1 2 3\n\n4 5\n").stdout)[2]["source"] == "4 5"
 
 
+@pytest.mark.parametrize("command", ["predict", "look"])
+def test_words_that_were_not_seen_in_training_are_named(saccade, tiny_run, tmp_path, command):
+    done = saccade(command, tiny_run, "1 xyzzy 2 plugh xyzzy", cwd=tmp_path)
+    assert "not seen in training, so all read as <unk>: xyzzy, plugh\n" in done.stderr
+    assert "not seen" not in saccade(command, tiny_run, "1 2 3", cwd=tmp_path).stderr
+
+
 def test_stdin_is_read_as_files_are(tiny_run):
     """UTF-8 with a BOM, lines that end at \\n alone, and a bad byte is told with its line."""
     command = [sys.executable, "-m", "saccade", "predict", str(tiny_run), "--json"]

@@ -14,6 +14,7 @@ from saccade.cli.inputs import (
     require_no_file_of_sentences,
     require_pictures,
     short_enough,
+    tell_unknown_words,
     with_a_way_round,
     with_images_of_folders,
 )
@@ -96,6 +97,7 @@ def predict(
     elif skip_bad:
         lines, examples = readable(loaded, lines, examples)
         is_named = True  # as an answer may be missing
+    tell_unknown_words(loaded, examples)
     if prefix is not None:
         settings["prefixes"] = [prefix] * len(examples)
     predictor: Any = loaded

@@ -2,12 +2,13 @@
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from saccade.errors import ConfigError, UserError
 
-_NAMED = 10  # lines that are left empty are named one by one up to here
+_NAMED = 10  # lines that are left empty, and unknown words, are named one by one up to here
 
 
 def with_images_of_folders(run: Any, inputs: list[str]) -> tuple[list[str], bool]:
@@ -61,6 +62,26 @@ def short_enough(run: Any, sentences: list[str], torn: dict[int, str]) -> list[s
     more = [f"and {len(bad) - _NAMED:,} more"] if len(bad) > _NAMED else []
     print(f"left {len(bad):,} of {len(sentences):,} lines empty:", *shown[:_NAMED], *more, sep="\n  ", file=sys.stderr)
     return ["" if row in bad else sentence for row, sentence in enumerate(sentences)]
+
+
+def tell_unknown_words(run: Any, sentences: Sequence[Any]) -> None:
+    """A model that knows whole words, or characters, reads all others as one: then its answer may have nothing to do with them."""
+    if run.recipe.task != "translation" or run.task.vocabularies.source.kind == "bpe":
+        return
+    from saccade.data.tokenizer import UNK
+
+    vocabulary = run.task.vocabularies.source
+    unknown: dict[str, None] = {}
+    for sentence in sentences:
+        if isinstance(sentence, str):
+            spelled = zip(vocabulary.spellings(sentence), vocabulary.encode(sentence), strict=True)
+            unknown |= dict.fromkeys(spelling for spelling, token in spelled if token == UNK)
+    if unknown:
+        more = [f"and {len(unknown) - _NAMED:,} more"] if len(unknown) > _NAMED else []
+        print(
+            f"not seen in training, so all read as <unk>: {', '.join([*list(unknown)[:_NAMED], *more])}",
+            file=sys.stderr,
+        )
 
 
 def with_a_way_round(error: UserError, inputs: int) -> UserError:

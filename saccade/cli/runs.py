@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from saccade.cli.app import RUNS, app
-from saccade.cli.inputs import require_a_search, require_no_file_of_sentences
+from saccade.cli.inputs import require_a_search, require_no_file_of_sentences, tell_unknown_words
 from saccade.cli.options import (
     BeamOption,
     CoverageOption,
@@ -139,6 +139,7 @@ def look(
     loaded = library.load(run)
     require_no_file_of_sentences(loaded, [source], f"saccade predict {run} < ")
     example, truth = example_or_itself(loaded.task, source), truth_of(loaded.task, source)
+    tell_unknown_words(loaded, [example])
     called = {} if truth is None else {"name": source, "truth": truth}
     seen = looked(loaded.task, example, target=target, words=not subwords, pixel=at, only=only, **called)
     with letters_without_font() as letters:
