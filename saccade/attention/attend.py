@@ -88,9 +88,9 @@ class Attend(nn.Module):
         self, score: Score, selection: Selection | None = None, dropout: float = 0.0, route: Route | str | None = None
     ):
         super().__init__()
-        if not isinstance(score, Score):
+        if not isinstance(score, nn.Module):  # a Score, or one in a wrapper
             raise ValueError(f"score is one that was made for its sizes, such as ScaledDot(64); got {score!r}")
-        if not isinstance(selection, Selection | None):
+        if not isinstance(selection, nn.Module | None):
             raise ValueError(f"selection is one that was made, such as Hard(), or None for Soft(); got {selection!r}")
         self.score = score
         self.selection = Soft() if selection is None else selection

@@ -19,12 +19,12 @@ def check_question(lookup: Lookup) -> None:
     if torch.compiler.is_compiling():  # a graph for every length cannot compare lengths
         return
     visible, bias, query, key = lookup.visible, lookup.bias, lookup.query.shape, lookup.prepared.shape
-    if len(query) < len(key):
+    if query[:-1] == key[:-2] and len(query) > 1:
         raise ValueError(
-            f"queries have fewer axes than keys, {tuple(query)} and {tuple(key)}: "
-            "a query has an axis of its own, (batch, queries, size); for a single one of each give query[:, None]"
+            f"queries have an axis of their own, (batch, queries, size); got {tuple(query)} for keys {tuple(key)}: "
+            "for one query of each sequence give query[:, None], for the same ones of all query[None]"
         )
-    if lookup.first_query < 0:
+    if isinstance(lookup.first_query, int) and lookup.first_query < 0:
         raise ValueError(f"first_query is the position of the first query, 0 or more; got {lookup.first_query}")
     if lookup.band is not None and not isinstance(lookup.band, Band):
         raise ValueError(
@@ -59,12 +59,16 @@ def require_mask(visible: Any, scores: tuple[int, ...]) -> None:
         )
 
 
-def _require_bias(bias: Any, scores: tuple[int, ...]) -> None:
+def require_numbers(bias: Any) -> None:
     if not isinstance(bias, Tensor) or not bias.is_floating_point():
         given = bias.dtype if isinstance(bias, Tensor) else repr(bias)
         raise ValueError(
             f"bias is a tensor of numbers that are added to the scores; got {given}: a mask is given as visible"
         )
+
+
+def _require_bias(bias: Any, scores: tuple[int, ...]) -> None:
+    require_numbers(bias)
     if not _broadcasts(bias, scores):
         hint = ": one for each head is (1, heads, queries, keys)" if len(scores) == 4 else ""
         raise ValueError(
@@ -82,8 +86,8 @@ def require_input(what: str, given: Any, size: int) -> None:
 
 
 def require_share(dropout: float) -> float:
-    if not 0.0 <= dropout < 1.0:
-        raise ValueError(f"dropout is the share of the weights that is dropped, at least 0 and below 1; got {dropout}")
+    if not 0.0 <= dropout <= 1.0:
+        raise ValueError(f"dropout is the share of the weights that is dropped, from 0 to 1; got {dropout}")
     return dropout
 
 

@@ -188,7 +188,8 @@ class _Gradients:
 
 def _by_definition(query: Tensor, key: Tensor, v: Tensor) -> Tensor:
     """All units at once, by functions of torch that have derivatives of every order."""
-    return torch.einsum("...qka,...a->...qk", torch.tanh(query.unsqueeze(-2) + key.unsqueeze(-3)), v)
+    hidden = torch.tanh(query.unsqueeze(-2) + key.unsqueeze(-3))  # (..., Q, K, A)
+    return torch.einsum("...qka,...a->...qk", hidden, v.to(hidden.dtype))
 
 
 def _scores(hidden: Tensor, v: Tensor) -> Tensor:

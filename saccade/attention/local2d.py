@@ -52,7 +52,7 @@ class LocalSelfAttention2d(nn.Module):
     ):
         super().__init__()
         _check(out_channels, kernel_size, heads, stride)
-        self.kernel_size, self.heads, self.stride = kernel_size, heads, stride
+        self.in_channels, self.kernel_size, self.heads, self.stride = in_channels, kernel_size, heads, stride
         self.query = nn.Conv2d(in_channels, out_channels, 1, stride=stride, bias=bias)
         self.key = nn.Conv2d(in_channels, out_channels, 1, bias=bias)
         self.value = nn.Conv2d(in_channels, out_channels, 1, bias=bias)
@@ -76,7 +76,7 @@ class LocalSelfAttention2d(nn.Module):
                     preference.copy_(-(offsets - place[:, None]).square())
 
     def forward(self, image: Tensor) -> Tensor:
-        channels = self.query.in_channels
+        channels = self.in_channels
         if image.dim() != 4 or image.shape[1] != channels or not image.is_floating_point():
             raise ValueError(
                 f"images must be floats (batch, {channels} channels, height, width); got {image.dtype} {tuple(image.shape)}"

@@ -15,13 +15,13 @@ import torch
 from torch import Tensor, nn
 
 from saccade.attention.attend import Attend, Attended, Memory
-from saccade.attention.border import require_input
+from saccade.attention.border import require_input, require_numbers
 from saccade.attention.packing import Packed
 from saccade.attention.positions import RelativeBias, Rotary
 from saccade.attention.routes import Route
 from saccade.attention.scores import ScaledDot, Score
 from saccade.attention.selection import Selection
-from saccade.attention.visibility import Band
+from saccade.attention.visibility import Band, is_whole
 
 
 class MultiHead(Attend):
@@ -46,7 +46,7 @@ class MultiHead(Attend):
         relative: RelativeBias | None = None,
         route: Route | str | None = None,
     ):
-        if not isinstance(heads, int) or heads < 1 or size < 1 or size % heads:
+        if not is_whole(heads) or heads < 1 or size < 1 or size % heads:
             raise ValueError(
                 f"there is at least one head, and the size is a multiple of the number of heads; got size {size} and {heads} heads"
             )
@@ -58,10 +58,11 @@ class MultiHead(Attend):
         super().__init__(score(head_size, head_size, heads=heads), selection, dropout, route)
         self.size = size
         self.heads = heads
-        key_size = size if key_size is None else key_size
+        self.key_size = size if key_size is None else key_size
+        self.value_size = self.key_size if value_size is None else value_size
         self.query = nn.Linear(size, size, bias=bias)
-        self.key = nn.Linear(key_size, size, bias=bias)
-        self.value = nn.Linear(key_size if value_size is None else value_size, size, bias=bias)
+        self.key = nn.Linear(self.key_size, size, bias=bias)
+        self.value = nn.Linear(self.value_size, size, bias=bias)
         self.output = nn.Linear(size, size, bias=bias)
         self.rotary = rotary
         self.relative = relative
@@ -81,8 +82,8 @@ class MultiHead(Attend):
     def remember(self, key: Tensor, value: Tensor | None = None, first_key: int | Tensor = 0) -> Memory:
         """Keys and values of each head (B, H, K, D / H); `first_key` is the position of the first one or of each, for rotary positions."""
         value = key if value is None else value
-        require_input("key", key, self.key.in_features)
-        require_input("value", value, self.value.in_features)
+        require_input("key", key, self.key_size)
+        require_input("value", value, self.value_size)
         heads = self._split(self.key(key))
         if self.rotary is not None:
             heads = self.rotary(heads, first_key)
@@ -105,6 +106,8 @@ class MultiHead(Attend):
             heads = self.rotary(heads, first_query if packed is None else packed.queries.positions)
         visible, bias = (_for_every_head(given) for given in (visible, bias))
         if self.relative is not None:
+            if bias is not None:
+                require_numbers(bias)
             distance = self.relative(query.shape[-2], memory.value.shape[-2], first_query)
             bias = distance if bias is None else bias + distance
         attended = super().recall(

@@ -248,7 +248,7 @@ def _row_by_row(rows: Tensor, columns: Tensor) -> Tensor:
 
 
 def _require_first(first: int) -> None:
-    if first < 0:
+    if not torch.compiler.is_compiling() and first < 0:
         raise ValueError(f"positions count from 0; got {first} as the first one")
 
 

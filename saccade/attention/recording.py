@@ -35,7 +35,7 @@ class Recording(Mapping[str, list[Tensor]]):
         name = self._names.get(id(module))
         if name is not None:
             # What somebody keeps is theirs to change; the way back reads its own.
-            own = weights.detach().clone() if weights.requires_grad else weights
+            own = weights.detach().clone() if torch.is_grad_enabled() else weights
             self._calls.setdefault(name, []).append(own)
 
     def knows(self, module: nn.Module) -> bool:
@@ -89,6 +89,10 @@ def _compiler_is_loaded() -> bool:
     return "torch._dynamo" in sys.modules
 
 
+def _compiler_was_used() -> bool:
+    return _compiler_is_loaded() and torch._dynamo.utils.counters["frames"]["total"] > 0
+
+
 uncompiled = _Uncompiled()
 _watching: ContextVar[tuple[Recording, ...]] = ContextVar("saccade_watching", default=())
 
@@ -112,7 +116,7 @@ def record_attention(model: nn.Module, only: str | Container[str] = "*") -> Iter
             yield recording
         finally:
             _watching.reset(token)
-    if not recording and not was_loaded and _compiler_is_loaded():
+    if not recording and not was_loaded and _compiler_was_used():
         warnings.warn(
             "nothing was recorded: a model that is compiled for the first time inside record_attention runs compiled; compile it before",
             stacklevel=3,

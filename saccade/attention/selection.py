@@ -19,7 +19,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from saccade.attention.visibility import both
+from saccade.attention.visibility import both, is_whole
 
 
 class Alignment(NamedTuple):
@@ -162,7 +162,7 @@ def _key_positions(scores: Tensor, start: int = 0) -> Tensor:
 
 
 def _require_reach(reach: int, at_least: int) -> int:
-    if not isinstance(reach, int) or reach < at_least:
+    if not is_whole(reach) or reach < at_least:
         raise ValueError(f"the reach of a window to each side must be a whole number, {at_least} or more; got {reach}")
     return reach
 

@@ -9,9 +9,15 @@ Axis legend: B batch, Q queries, K keys.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral
 
 import torch
 from torch import Tensor
+
+
+def is_whole(number: object) -> bool:
+    """Whether it is a whole number, of Python or of numpy."""
+    return isinstance(number, Integral)
 
 
 @dataclass(frozen=True)
@@ -23,7 +29,7 @@ class Band:
 
     def __post_init__(self) -> None:
         for side, reach in (("before", self.before), ("after", self.after)):
-            if reach is not None and (not isinstance(reach, int) or reach < 0):
+            if reach is not None and (not is_whole(reach) or reach < 0):
                 raise ValueError(
                     f"a band reaches 0 or more positions {side} the query, a whole number, or None for no limit; got {reach}"
                 )
@@ -47,7 +53,8 @@ CAUSAL = Band(after=0)
 
 def padding(lengths: Tensor | Sequence[int], longest: int | None = None) -> Tensor:
     """Visible keys (B, 1, K) of sequences that were padded at the end to a common length."""
-    lengths = torch.as_tensor(lengths)
+    if not isinstance(lengths, Tensor):
+        lengths = torch.tensor(lengths, dtype=None if len(lengths) else torch.long)
     if lengths.dim() != 1 or lengths.is_floating_point() or lengths.dtype is torch.bool:
         raise ValueError(
             f"padding takes the length of each sequence, whole numbers (batch,); got {lengths.dtype} {tuple(lengths.shape)}: "

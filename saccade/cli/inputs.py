@@ -72,16 +72,15 @@ def tell_unknown_words(run: Any, sentences: Sequence[Any]) -> None:
 
     vocabulary = run.task.vocabularies.source
     unknown: dict[str, None] = {}
-    for sentence in sentences:
-        if isinstance(sentence, str):
-            spelled = zip(vocabulary.spellings(sentence), vocabulary.encode(sentence), strict=True)
-            unknown |= dict.fromkeys(spelling for spelling, token in spelled if token == UNK)
+    texts = [sentence for sentence in sentences if isinstance(sentence, str)]
+    for text, tokens in zip(texts, vocabulary.encode_batch(texts), strict=True):
+        if UNK in tokens:
+            spelled = zip(vocabulary.spellings(text), tokens, strict=True)
+            unknown |= dict.fromkeys(word for word, token in spelled if token == UNK)
     if unknown:
+        shown = [word if word.isprintable() and word.strip() else repr(word) for word in list(unknown)[:_NAMED]]
         more = [f"and {len(unknown) - _NAMED:,} more"] if len(unknown) > _NAMED else []
-        print(
-            f"not seen in training, so all read as <unk>: {', '.join([*list(unknown)[:_NAMED], *more])}",
-            file=sys.stderr,
-        )
+        print(f"not seen in training, so all read as <unk>: {', '.join([*shown, *more])}", file=sys.stderr)
 
 
 def with_a_way_round(error: UserError, inputs: int) -> UserError:

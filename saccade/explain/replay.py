@@ -5,6 +5,8 @@ decoding itself never carries weights. Rows of a map are the words being written
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any
 
 import torch
@@ -66,7 +68,7 @@ def replay_tokens(
     task.model.eval()
     tokenizers = task.vocabularies
     batch = collate(TokenPairs.from_lists(ids), range(len(ids))).to(task.device)
-    with record_attention(task.model, only) as recorded:
+    with record_attention(task.model, _Matching(only)) as recorded:
         encoded = task.model.encode(batch.source, batch.source_lengths)  # type: ignore[operator]
         task.model.read(encoded, batch.target_in)  # type: ignore[operator]
     joined = {name: recorded.joined(name) for name in recorded}
@@ -74,6 +76,16 @@ def replay_tokens(
         [labelled(name, weights[row], source, target, tokenizers, words) for name, weights in joined.items()]
         for row, (source, target) in enumerate(ids)
     ]
+
+
+@dataclass(frozen=True)
+class _Matching:
+    """The names that match a pattern, also if there are none: `look` says then which ones there are."""
+
+    pattern: str
+
+    def __contains__(self, name: object) -> bool:
+        return fnmatchcase(str(name), self.pattern)
 
 
 def alignment_error(task: TranslationTask, phrases: Sequence[Phrase], choose_on: Sequence[Phrase]) -> float | None:

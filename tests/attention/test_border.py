@@ -67,6 +67,11 @@ def test_a_bias_that_is_no_tensor_of_numbers_is_refused_and_visible_is_named(bia
         MultiHead(8, heads=2)(X, bias=bias)
 
 
+def test_a_mask_is_no_bias_beside_relative_positions_either():
+    with refused("a mask is given as visible"):
+        MultiHead(8, heads=2, relative=RelativeBias(2))(X, bias=torch.ones(3, 3).bool())
+
+
 def test_a_bias_is_for_a_sentence_as_a_mask_is_and_for_a_head_with_four_axes():
     layer, bias = MultiHead(8, heads=2), torch.randn(2, 3, 3)
     together = layer(X, bias=bias).context
@@ -81,10 +86,29 @@ def test_a_bias_is_for_a_sentence_as_a_mask_is_and_for_a_head_with_four_axes():
 
 def test_a_query_without_an_axis_of_queries_is_refused():
     attend = Attend(Dot(8))
-    with refused(r"\(2, 8\) and \(2, 3, 8\): .*query\[:, None\]"):
+    with refused(r"got \(2, 8\) for keys \(2, 3, 8\): .*query\[:, None\], .*query\[None\]"):
         attend(X[:, 0], X)
     with refused(r"query\[:, None\]"):
         attend.recall(X[:, 0], attend.remember(X))
+
+
+def test_queries_without_a_batch_ask_every_batch():
+    shared = torch.randn(4, 8)
+    torch.testing.assert_close(Attend(Dot(8))(shared, X).context, Attend(Dot(8))(shared.expand(2, 4, 8), X).context)
+
+
+def test_what_was_put_in_the_place_of_a_part_is_used():
+    layer, plain = MultiHead(8, heads=2), MultiHead(8, heads=2)
+    plain.load_state_dict(layer.state_dict())
+    layer.key = torch.nn.Sequential(layer.key)
+    torch.testing.assert_close(layer(X).context, plain(X).context)
+
+
+def test_whole_numbers_of_numpy_are_whole_numbers():
+    two = np.int64(2)
+    assert Band(two, 0) == Band(2, 0)
+    assert LocalMonotonic(two).reach == 2
+    assert MultiHead(8, two)(X).context.shape == X.shape
 
 
 def test_queries_and_keys_of_different_batches_are_refused():
@@ -144,6 +168,7 @@ def test_padding_takes_lengths_and_no_mask(lengths):
 
 def test_padding_takes_lengths_of_a_list():
     assert torch.equal(padding([2, 3], 4), padding(torch.tensor([2, 3]), 4))
+    assert padding([], 4).shape == (0, 1, 4)
 
 
 @pytest.mark.parametrize(
@@ -153,8 +178,8 @@ def test_padding_takes_lengths_of_a_list():
         (lambda: Attend(ScaledDot), "such as ScaledDot"),
         (lambda: Attend(Dot(4), "hard"), "selection is one that was made, such as Hard.*got 'hard'"),
         (lambda: Attend(Dot(4), Hard), "selection is one that was made"),
-        (lambda: Attend(Dot(4), dropout=2.0), "at least 0 and below 1; got 2.0"),
-        (lambda: MultiHead(8, 2, dropout=-0.5), "below 1; got -0.5"),
+        (lambda: Attend(Dot(4), dropout=2.0), "from 0 to 1; got 2.0"),
+        (lambda: MultiHead(8, 2, dropout=-0.5), "from 0 to 1; got -0.5"),
         (lambda: Attend(Dot(4), route="fuse"), "'fuse' is not a route: choose explicit, fused, .*or None"),
         (lambda: MultiHead(8, 2, score="dot"), "score is a class .* such as ScaledDot or Additive; got 'dot'"),
         (lambda: MultiHead(8, 2.0), "got size 8 and 2.0 heads"),

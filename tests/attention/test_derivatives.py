@@ -70,3 +70,11 @@ def test_gradients_with_and_without_a_graph_are_the_same_where_an_input_is_made_
     x = torch.randn(2, 4, 5, 6, dtype=torch.float64, requires_grad=True)
     with_graph, without = (grad(layer(x).square().sum(), x, create_graph=create)[0] for create in (True, False))
     torch.testing.assert_close(with_graph, without, rtol=1e-9, atol=1e-9)
+
+
+def test_second_derivatives_of_hidden_layers_in_another_precision():
+    attend, x = Attend(Additive(8), route="chunked"), torch.randn(2, 3, 8, requires_grad=True)
+    with torch.autocast("cpu", torch.float16):
+        total = attend(x, x).context.float().square().sum()
+    (first,) = grad(total, x, create_graph=True)
+    assert grad(first.square().sum(), x)[0].isfinite().all()

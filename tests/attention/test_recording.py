@@ -465,3 +465,14 @@ print(len(maps))
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path)
     assert done.stdout == "0\n"
     assert "compile it before" in done.stderr
+
+
+def test_a_recording_of_nothing_is_no_compiled_model(tmp_path):
+    script = """
+import torch
+from saccade.attention import MultiHead, record_attention
+with record_attention(MultiHead(8, 2)):
+    import torch._dynamo
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path)
+    assert done.stderr == ""
