@@ -35,7 +35,7 @@ class Recording(Mapping[str, list[Tensor]]):
         name = self._names.get(id(module))
         if name is not None:
             # What somebody keeps is theirs to change; the way back reads its own.
-            own = weights.detach().clone() if torch.is_grad_enabled() else weights
+            own = weights.detach().clone() if torch.is_grad_enabled() else weights.detach()
             self._calls.setdefault(name, []).append(own)
 
     def knows(self, module: nn.Module) -> bool:
@@ -71,11 +71,9 @@ class _Uncompiled:
 
     def __enter__(self) -> None:
         with self._lock:
-            # Nothing is compiled in a process that never loaded the compiler, and loading it takes seconds.
+            # Nothing is compiled in a process that never loaded the compiler, and loading it takes seconds. Refused in a compiled function.
             if _compiler_is_loaded():
-                self._stance.enter_context(
-                    torch.compiler.set_stance("force_eager")
-                )  # refused inside a compiled function
+                self._stance.enter_context(torch.compiler.set_stance("force_eager"))
             self._inside += 1
 
     def __exit__(self, *_: object) -> None:
