@@ -15,14 +15,14 @@
 #include "rows.h"
 #include "sentences.h"
 
-/* A tile of a product that fits into the registers: TALL rows of WIDE lanes; of the gradients of keys and values, whose lanes are
- * features, TALL rows of FLAT. */
+/* A tile of a product that fits into the registers: TALL rows of WIDE lanes of queries; of the gradients of keys and values, whose lanes
+ * are features, SIX rows of FLAT. */
 #ifdef __AVX512F__
-enum { TALL = 8, PANELS = 2 };
+enum { TALL = 6, WIDE = 4, FLAT = 4, PANELS = 2 };
 #else
-enum { TALL = 4, PANELS = 4 };
+enum { TALL = 4, WIDE = 3, FLAT = 2, PANELS = 4 };
 #endif
-enum { WIDE = 3, FLAT = 2, PANEL = WIDE * LANES, QUERIES = PANELS * PANEL /* of a block, on the way back */, KEYS = 96 /* of a block */ };
+enum { SIX = 6, PANEL = WIDE * LANES, QUERIES = PANELS * PANEL /* of a block, on the way back */, KEYS = 96 /* of a block */ };
 
 static const float INVERSE_OF_LN_2 = 1.44269504f, LN_2 = 0.693147181f;
 
@@ -40,53 +40,67 @@ static const float INVERSE_OF_LN_2 = 1.44269504f, LN_2 = 0.693147181f;
     } while (0)
 
 /* The products stand by themselves, so that nothing else asks for their registers. Of the last panel only as many lanes as have queries.
- * What is added to was summed over other blocks: each block by itself first, so that long sums stay exact. */
-_Static_assert(WIDE == 3, "FOR_AS_WIDE_AS knows three widths");
+ * Rows that are left over where tiles end, an even number, are taken by twos. What is added to was summed over other blocks: each block by
+ * itself first, so that long sums stay exact. */
+_Static_assert(WIDE <= 4, "FOR_AS_WIDE_AS knows four widths");
 #define APART static __attribute__((noinline)) void
-#define FOR_AS_WIDE_AS(wide, PRODUCT) \
-    do {                              \
-        if ((wide) == 3) PRODUCT(3)   \
-        else if ((wide) == 2) PRODUCT(2) \
-        else PRODUCT(1)               \
+#define WITH_THE_REST(PRODUCT, R, N) \
+    do {                             \
+        PRODUCT(R, N)                \
+        PRODUCT(2, N)                \
+    } while (0)
+#define FOR_AS_WIDE_AS(wide, PRODUCT)                             \
+    do {                                                          \
+        if ((wide) == WIDE) WITH_THE_REST(PRODUCT, TALL, WIDE);   \
+        else if ((wide) == 3) WITH_THE_REST(PRODUCT, TALL, 3);    \
+        else if ((wide) == 2) WITH_THE_REST(PRODUCT, TALL, 2);    \
+        else WITH_THE_REST(PRODUCT, TALL, 1);                     \
     } while (0)
 
-#define COMPARE(N)                                                                    \
-    for (int64_t i = 0; i < keys; i += TALL) {                                        \
-        lanes sum[TALL][N] = {{{0}}};                                                 \
-        ADD_PRODUCTS(sum, TALL, N, D, tiles + i * D, TALL, 1, queries, PANEL);        \
-        EACH(TALL, N) AT(scores + (i + r) * PANEL + n * LANES) = sum[r][n];           \
+#define COMPARE(R, N)                                                       \
+    for (; i + R <= keys; i += R) {                                         \
+        lanes sum[R][N] = {{{0}}};                                          \
+        ADD_PRODUCTS(sum, R, N, D, rows + i * D, 1, D, queries, PANEL);     \
+        EACH(R, N) AT(scores + (i + r) * PANEL + n * LANES) = sum[r][n];    \
     }
 
-/* scores (keys, PANEL) = rows (keys, D) queries (D, PANEL), the rows in tiles */
-APART compare(float *scores, const float *tiles, const float *queries, int64_t wide, int64_t keys, int64_t D) {
+/* scores (keys, PANEL) = rows (keys, D) queries (D, PANEL) */
+APART compare(float *scores, const float *rows, const float *queries, int64_t wide, int64_t keys, int64_t D) {
+    int64_t i = 0;
     FOR_AS_WIDE_AS(wide, COMPARE);
 }
 
-#define SUM_KEYS(N)                                                                   \
-    for (int64_t d = 0; d < D; d += TALL) {                                           \
-        lanes sum[TALL][N] = {{{0}}};                                                 \
-        ADD_PRODUCTS(sum, TALL, N, keys, rows + d, D, 1, weights, PANEL);             \
-        EACH(TALL, N) AT(sums + (d + r) * PANEL + n * LANES) += sum[r][n];            \
+#define SUM_KEYS(R, N)                                                      \
+    for (; d + R <= D; d += R) {                                            \
+        lanes sum[R][N] = {{{0}}};                                          \
+        ADD_PRODUCTS(sum, R, N, keys, rows + d, D, 1, weights, PANEL);      \
+        EACH(R, N) AT(sums + (d + r) * PANEL + n * LANES) += sum[r][n];     \
     }
 
 /* sums (D, PANEL) += rows (keys, D), turned over, weights (keys, PANEL) */
 APART sum_keys(float *sums, const float *rows, const float *weights, int64_t wide, int64_t keys, int64_t D) {
+    int64_t d = 0;
     FOR_AS_WIDE_AS(wide, SUM_KEYS);
 }
 
-#define SUM_QUERIES(N)                                                                                                       \
-    for (int64_t i = 0; i < keys; i += TALL) {                                                                               \
-        lanes sum[TALL][N] = {{{0}}};                                                                                        \
-        for (int64_t q = 0; q < queries; q += PANEL)                                                                         \
-            ADD_PRODUCTS(sum, TALL, N, at_most(PANEL, queries - q), weights + q * KEYS + i * PANEL, 1, PANEL, rows + q * D + d, D); \
-        EACH(TALL, N) AT(sums + (i + r) * D + d + n * LANES) += sum[r][n];                                                   \
+#define SUM_QUERIES(R, N)                                                                                                        \
+    for (; i + R <= keys; i += R) {                                                                                              \
+        lanes sum[R][N] = {{{0}}};                                                                                               \
+        for (int64_t q = 0; q < queries; q += PANEL)                                                                             \
+            ADD_PRODUCTS(sum, R, N, at_most(PANEL, queries - q), weights + q * KEYS + i * PANEL, 1, PANEL, rows + q * D + d, D); \
+        EACH(R, N) AT(sums + (i + r) * D + d + n * LANES) += sum[r][n];                                                          \
+    }
+#define OF_ALL_FEATURES(N)                                                   \
+    for (int64_t i = 0; d + N * LANES <= D; d += N * LANES, i = 0) {         \
+        WITH_THE_REST(SUM_QUERIES, SIX, N);                                  \
     }
 
 /* sums (keys, D) += weights (keys, queries) rows (queries, D), the weights in panels of KEYS rows */
 APART sum_queries(float *sums, const float *weights, const float *rows, int64_t queries, int64_t keys, int64_t D) {
     int64_t d = 0;
-    for (; d + FLAT * LANES <= D; d += FLAT * LANES) SUM_QUERIES(FLAT)
-    for (; d < D; d += LANES) SUM_QUERIES(1)
+    OF_ALL_FEATURES(FLAT)
+    OF_ALL_FEATURES(2)
+    OF_ALL_FEATURES(1)
 }
 
 /* How many lanes of a panel, in units of LANES, so many queries take. */
@@ -124,8 +138,8 @@ static void hide(const Head *head, float *scores, int64_t k, int64_t count, int6
 
 /* What a thread works in. */
 typedef struct {
-    float *key_tiles, *keys, *values;                    /* (K, D) each */
-    float *value_tiles, *key_gradient, *value_gradient;  /* (K, D) each, on the way back */
+    float *keys, *values;                                /* (K, D) each */
+    float *key_gradient, *value_gradient;                /* (K, D) each, on the way back */
     float *rows, *output_rows;                           /* (QUERIES, D) each */
     float *queries, *outputs, *query_gradient;           /* the same in panels, turned over */
     float *weights, *gradients;                          /* KEYS rows for each panel */
@@ -134,8 +148,8 @@ typedef struct {
 
 /* The desk's places one after the other, or only how many floats that takes. */
 static int64_t lay_out(Desk *desk, float *held, int64_t most_keys, int64_t D, int backward) {
-    float **of_keys[] = {&desk->key_tiles, &desk->keys, &desk->values};
-    float **of_keys_back[] = {&desk->value_tiles, &desk->key_gradient, &desk->value_gradient};
+    float **of_keys[] = {&desk->keys, &desk->values};
+    float **of_keys_back[] = {&desk->key_gradient, &desk->value_gradient};
     float **of_rows[] = {&desk->rows, &desk->output_rows, &desk->queries, &desk->outputs, &desk->query_gradient};
     float **of_pairs[] = {&desk->weights, &desk->gradients}, **of_queries[] = {&desk->logarithms, &desk->means, &desk->factors};
     int64_t used = 0;
@@ -151,15 +165,13 @@ static int64_t lay_out(Desk *desk, float *held, int64_t most_keys, int64_t D, in
     return rounded_up(used, LINE);
 }
 
-/* Reads what all queries need: the keys in tiles and the values as they are, and for gradients the other way, too. */
+/* Reads what all queries need. */
 static void read_keys(const Head *head, Desk *desk, int backward) {
     const Batch *batch = head->batch;
     int64_t D = batch->features, count = head->keys, all = head->all_keys;
     gather(desk->keys, batch->key + head->first_key * batch->key_row + head->at, batch->key_row, count, all, D, 1);
     gather(desk->values, batch->value + head->first_key * batch->value_row + head->at, batch->value_row, count, all, D, 1);
-    turn(desk->key_tiles, desk->keys, all, D, TALL);
     if (!backward) return;
-    turn(desk->value_tiles, desk->values, all, D, TALL);
     memset(desk->key_gradient, 0, (size_t)(all * D) * sizeof(float));
     memset(desk->value_gradient, 0, (size_t)(all * D) * sizeof(float));
 }
@@ -207,7 +219,7 @@ static void attend(const Head *head, Desk *desk, int64_t q, int64_t count) {
     read_queries(head, desk, q, count, PANEL);
     for (int64_t k = 0; k < end; k += KEYS) {
         int64_t keys = at_most(KEYS, end - k);
-        compare(scores, desk->key_tiles + k * D, desk->queries, wide, keys, D);
+        compare(scores, desk->keys + k * D, desk->queries, wide, keys, D);
         hide(head, scores, k, keys, q);
         weigh(scores, keys, contexts, D, most, sum);
         sum_keys(contexts, desk->values + k * D, scores, wide, keys, D);
@@ -223,8 +235,8 @@ static void attend(const Head *head, Desk *desk, int64_t q, int64_t count) {
 static void weigh_again(const Head *head, Desk *desk, int64_t panel, int64_t k, int64_t keys, int64_t q, int64_t wide) {
     int64_t D = head->batch->features;
     float *weights = desk->weights + panel * KEYS * PANEL, *gradients = desk->gradients + panel * KEYS * PANEL;
-    compare(weights, desk->key_tiles + k * D, desk->queries + panel * PANEL * D, wide, keys, D);
-    compare(gradients, desk->value_tiles + k * D, desk->outputs + panel * PANEL * D, wide, keys, D);
+    compare(weights, desk->keys + k * D, desk->queries + panel * PANEL * D, wide, keys, D);
+    compare(gradients, desk->values + k * D, desk->outputs + panel * PANEL * D, wide, keys, D);
     hide(head, weights, k, keys, q + panel * PANEL);
     lanes logarithm[WIDE], mean[WIDE];
     for (int n = 0; n < WIDE; n++) {

@@ -24,20 +24,11 @@ static void scatter(float *to, int64_t to_row, const float *from, int64_t count,
         for (int64_t d = 0; d < D; d += LANES) AT(to + i * to_row + d) = FROM(from + i * D + d) * factor;
 }
 
-/* Rows (count, D) turned over in groups of `width`: each (D, width). Both are multiples of 8, or width is 4. */
+/* Rows (count, D) turned over in groups of `width`: each (D, width). All three are multiples of 8. */
 static void turn(float *to, const float *from, int64_t count, int64_t D, int64_t width) {
     for (int64_t i = 0; i < count; i += EIGHT)
-        for (int64_t d = 0; d < D; d += EIGHT) {
-            if (width >= EIGHT) {
-                transpose_square(to + i / width * width * D + i % width + d * width, width, from + i * D + d, D);
-                continue;
-            }
-            float square[EIGHT * EIGHT];
-            transpose_square(square, EIGHT, from + i * D + d, D);
-            for (int64_t half = 0; half < EIGHT; half += width)
-                for (int64_t j = 0; j < EIGHT; j++)
-                    memcpy(to + (i + half) * D + (d + j) * width, square + j * EIGHT + half, (size_t)width * sizeof(float));
-        }
+        for (int64_t d = 0; d < D; d += EIGHT)
+            transpose_square(to + i / width * width * D + i % width + d * width, width, from + i * D + d, D);
 }
 
 /* A group (D, width) turned back into rows, each of which is multiplied by a factor of its own. */
