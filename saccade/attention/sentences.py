@@ -44,22 +44,33 @@ def fits_packed(score: Score, selection: Selection, dropout: float, lookup: Look
 
 def attend(kernel: Kernel, score: Score, lookup: Lookup) -> Tensor:
     """(B, H, Q, D), or (B, Q, D) where no heads were given"""
+    assert isinstance(score, DotProductScore)
     apart = _with_heads(lookup) if score.heads is None else lookup
-    batch, _, queries, _ = apart.query.shape
-    keys = apart.prepared.shape[-2]
-    visible = apart.visible
+    query, key, value = score.project_query(apart.query), apart.prepared, apart.value
+    batch, heads, queries, features = query.shape
+    keys, visible = key.shape[-2], apart.visible
     if visible is not None:
-        visible = visible[(None,) * (4 - visible.dim())].expand(batch, 1, 1, keys).flatten()
-    starts = torch.arange(batch + 1, device=apart.query.device)
-    context = _attend(kernel, score, apart, starts * queries, starts * keys, visible)  # (B·Q, H, D)
-    context = context.unflatten(0, (batch, queries)).transpose(1, 2)
+        visible = visible[(None,) * (4 - visible.dim())].expand(batch, 1, 1, keys)
+    stand_apart = all(each.is_contiguous() for each in (query, key, value))
+    if stand_apart:  # given without projections, which put heads side by side: then each is a sentence
+        query, key, value = (each.flatten(0, 1).unsqueeze(1) for each in (query, key, value))
+        visible = None if visible is None else visible.expand(-1, heads, -1, -1)
+    starts = torch.arange(len(query) + 1, device=query.device)
+    seen, causal = None if visible is None else visible.flatten(), apart.band is not None
+    rows = _attend(kernel, (query, key, value), starts * queries, starts * keys, seen, causal, score.scale)
+    shape = (batch, heads, queries) if stand_apart else (batch, queries, heads)
+    context = rows.view(*shape, features)
+    context = context if stand_apart else context.transpose(1, 2)
     return context if lookup is apart else context.squeeze(1)
 
 
 def attend_packed(score: Score, lookup: Lookup, packed: Packed) -> Tensor:
     """(1, H, N, D)"""
+    assert isinstance(score, DotProductScore)
+    inputs = (score.project_query(lookup.query), lookup.prepared, lookup.value)
     starts = (packed.queries.starts, packed.keys.starts)
-    return _attend(_kernel_of(packed), score, lookup, *starts).transpose(0, 1)[None]
+    rows = _attend(_kernel_of(packed), inputs, *starts, None, lookup.band is not None, score.scale)
+    return rows.transpose(0, 1)[None]
 
 
 def _kernel_of(packed: Packed) -> Kernel:
@@ -68,19 +79,16 @@ def _kernel_of(packed: Packed) -> Kernel:
 
 def _attend(
     kernel: Kernel,
-    score: Score,
-    lookup: Lookup,
+    inputs: tuple[Tensor, Tensor, Tensor],
     query_starts: Tensor,
     key_starts: Tensor,
-    visible: Tensor | None = None,
+    visible: Tensor | None,
+    causal: bool,
+    scale: float,
 ) -> Tensor:
-    assert isinstance(score, DotProductScore)
-    query, key, value = (
-        heads.transpose(1, 2).flatten(0, 1)  # (B, H, N, D) -> (B·N, H, D)
-        for heads in (score.project_query(lookup.query), lookup.prepared, lookup.value)
-    )
-    causal = lookup.band is not None
-    return sentence_kernels.attend(kernel, query, key, value, query_starts, key_starts, visible, causal, score.scale)
+    """Of queries, keys and values (B, H, N, D) contexts in rows (B·N, H, D)"""
+    query, key, value = (heads.transpose(1, 2).flatten(0, 1) for heads in inputs)
+    return sentence_kernels.attend(kernel, query, key, value, query_starts, key_starts, visible, causal, scale)
 
 
 def is_plain(kernel: Kernel, score: Score, selection: Selection, dropout: float, lookup: Lookup) -> bool:

@@ -291,13 +291,22 @@ MASKS = {
 }
 
 
+def side_by_side(heads):
+    """The same numbers, with the heads of a word one after the other in memory, as a projection leaves them."""
+    return heads.transpose(1, 2).contiguous().transpose(1, 2)
+
+
+LAYOUTS = {"heads apart": torch.clone, "heads side by side": side_by_side}
+
+
 @needs_kernel
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
 @pytest.mark.parametrize("how", MASKS.values(), ids=MASKS)
 @pytest.mark.parametrize("score", [Dot, ScaledDot, General, Cosine])
-def test_both_routes_give_the_explicit_numbers(score, how):
+def test_both_routes_give_the_explicit_numbers(score, how, layout):
     torch.manual_seed(1)
     attend = Attend(score(16, 16, heads=2))
-    inputs = [(each / 2).requires_grad_() for each in padded_inputs(size=16)]
+    inputs = [layout(each / 2).requires_grad_() for each in padded_inputs(size=16)]
     answers = []
     for route in (Route.EXPLICIT, Route.SHORT, Route.LONG):
         attend.route = route
@@ -315,6 +324,31 @@ def test_what_has_no_heads_is_one_head(route, how):
     inputs = [torch.randn(3, 7, 16) for _ in range(3)]
     expected = Attend(ScaledDot(16), route=Route.EXPLICIT)(*inputs, **how).context
     torch.testing.assert_close(Attend(ScaledDot(16), route=route)(*inputs, **how).context, expected, **TOLERANCE)
+
+
+@needs_kernel
+@pytest.mark.parametrize(
+    "how", [{}, {"band": CAUSAL}, {"visible": torch.arange(300) % 3 > 0}], ids=["all", "causal", "mask"]
+)
+def test_heads_give_the_same_to_the_last_bit_however_they_stand_in_memory(how):
+    attend = Attend(ScaledDot(16))
+    answers = []
+    for layout in LAYOUTS.values():
+        torch.manual_seed(1)
+        inputs = [layout(torch.randn(2, 3, 300, 16)).requires_grad_() for _ in range(3)]
+        context = attend(*inputs, **how).context
+        answers.append((context, *torch.autograd.grad(context.square().sum(), inputs)))
+    for first, second in zip(*answers, strict=True):
+        assert torch.equal(first, second)
+
+
+@needs_kernel
+@pytest.mark.parametrize("route", [Route.SHORT, Route.LONG])
+def test_no_example_has_no_context(route):
+    inputs = [torch.randn(0, 2, 7, 16, requires_grad=True) for _ in range(3)]
+    context = Attend(ScaledDot(16), route=route)(*inputs).context
+    assert context.shape == (0, 2, 7, 16)
+    context.sum().backward()
 
 
 SPARSE = torch.tensor([[1, 0, 1], [0, 1, 1], [1, 1, 0], [1, 0, 0], [0, 1, 1], [1, 1, 1], [0, 0, 1]], dtype=torch.bool)
