@@ -134,7 +134,9 @@ def is_anybody_watching() -> bool:
 
 
 def record(module: nn.Module, weights: Tensor) -> None:
-    """Hand the weights (before any dropout) to everybody who watches this module."""
+    """Hand the weights (before any dropout) to everybody who watches this module; once, where a checkpoint computes them again."""
+    if torch._C._current_graph_task_id() != -1:  # on the way back
+        return
     for recording in _watching.get():
         recording.add(module, weights)
 

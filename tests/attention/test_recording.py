@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.checkpoint import checkpoint
 
 from saccade.attention import CAUSAL, Additive, Attend, Band, Dot, Hard, MultiHead, Soft, record_attention, recording
 
@@ -209,6 +210,18 @@ def test_weights_are_recorded_before_dropout():
         layer(torch.randn(2, 5, 8))
     torch.testing.assert_close(maps[""][0].sum(-1), torch.ones(2, 2, 5))
     assert (maps[""][0] > 0).all()
+
+
+@pytest.mark.parametrize("use_reentrant", [False, True])
+def test_what_a_checkpoint_computes_again_is_recorded_once(model, inputs, use_reentrant):
+    source, target = inputs
+    with record_attention(model) as maps:
+        once = model(source.requires_grad_(), target)
+    with record_attention(model) as again:
+        output = checkpoint(model, source, target, use_reentrant=use_reentrant)
+        output.sum().backward()
+    torch.testing.assert_close(output, once)
+    assert {name: len(calls) for name, calls in again.items()} == {name: len(calls) for name, calls in maps.items()}
 
 
 def test_a_sampled_key_is_recorded_as_sampled():
