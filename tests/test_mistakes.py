@@ -68,6 +68,13 @@ def test_a_setting_out_of_range_is_told_in_its_own_words(told, tiny_run: Path) -
     )
 
 
+@pytest.mark.parametrize("given", ["0.9", "0.9,0.98"])
+def test_a_pair_of_numbers_is_told_by_an_example(told, given: str) -> None:
+    assert "must be two numbers in brackets, such as [0.9, 0.98]" in told(
+        "check", "digits-rnn", "--set", f"train.betas={given}"
+    )
+
+
 def test_a_file_is_no_run_and_no_place_for_one(told, tiny_run: Path, tmp_path: Path) -> None:
     assert "config.yaml is a file; give the directory" in told("predict", tiny_run / "config.yaml", "1")
     (tmp_path / "file").touch()

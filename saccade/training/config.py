@@ -5,8 +5,10 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from saccade.config import Config
+from saccade.config_errors import Means
 
 Beta = Annotated[float, Field(ge=0, lt=1)]
+Betas = Annotated[tuple[Beta, Beta], Means("two numbers in brackets, such as [0.9, 0.98], each at least 0 and below 1")]
 
 
 class TrainConfig(Config):
@@ -22,7 +24,7 @@ class TrainConfig(Config):
     rate: float = Field(1e-3, gt=0, description="the highest learning rate")
     schedule: Literal["constant", "cosine", "inverse-square-root"] = "cosine"
     warmup: int = Field(0, ge=0, description="updates until the highest rate is reached")
-    betas: tuple[Beta, Beta] = (0.9, 0.98)
+    betas: Betas = Field((0.9, 0.98), description="how slowly the averages of gradients and of their squares change")
     epsilon: float = Field(1e-9, gt=0)
     weight_decay: float = Field(
         0.0, ge=0, description="of weights with two axes or more; biases, norms and positions are left alone"
