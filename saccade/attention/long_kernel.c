@@ -16,13 +16,13 @@
 #include "sentences.h"
 
 /* A tile of a product that fits into the registers: TALL rows of WIDE lanes of queries; of the gradients of keys and values, whose lanes
- * are features, SIX rows of FLAT. */
+ * are features, ROWS of FLAT. */
 #ifdef __AVX512F__
 enum { TALL = 6, WIDE = 4, FLAT = 4, PANELS = 2 };
 #else
 enum { TALL = 4, WIDE = 3, FLAT = 2, PANELS = 4 };
 #endif
-enum { SIX = 6, PANEL = WIDE * LANES, QUERIES = PANELS * PANEL /* of a block, on the way back */, KEYS = 96 /* of a block */ };
+enum { ROWS = 6, PANEL = WIDE * LANES, QUERIES = PANELS * PANEL /* of a block, on the way back */, KEYS = 96 /* of a block */ };
 
 static const float INVERSE_OF_LN_2 = 1.44269504f, LN_2 = 0.693147181f;
 
@@ -43,6 +43,7 @@ static const float INVERSE_OF_LN_2 = 1.44269504f, LN_2 = 0.693147181f;
  * Rows that are left over where tiles end, an even number, are taken by twos. What is added to was summed over other blocks: each block by
  * itself first, so that long sums stay exact. */
 _Static_assert(WIDE <= 4, "FOR_AS_WIDE_AS knows four widths");
+_Static_assert(KEYS % EIGHT == 0 && TALL % 2 == 0 && ROWS % 2 == 0, "an even number of rows is left over");
 #define APART static __attribute__((noinline)) void
 #define WITH_THE_REST(PRODUCT, R, N) \
     do {                             \
@@ -92,7 +93,7 @@ APART sum_keys(float *sums, const float *rows, const float *weights, int64_t wid
     }
 #define OF_ALL_FEATURES(N)                                                   \
     for (int64_t i = 0; d + N * LANES <= D; d += N * LANES, i = 0) {         \
-        WITH_THE_REST(SUM_QUERIES, SIX, N);                                  \
+        WITH_THE_REST(SUM_QUERIES, ROWS, N);                                  \
     }
 
 /* sums (keys, D) += weights (keys, queries) rows (queries, D), the weights in panels of KEYS rows */
@@ -185,12 +186,12 @@ static void read_queries(const Head *head, Desk *desk, int64_t q, int64_t count,
 }
 
 /* Scores become weights that still want a common factor: 2^(score - the largest so far). What was summed before shrinks accordingly. */
-INLINE void weigh(float *scores, int64_t keys, float *sums, int64_t D, lanes *most, lanes *total_weight) {
+INLINE void weigh_as_wide_as(int wide, float *scores, int64_t keys, float *sums, int64_t D, lanes *most, lanes *total_weight) {
     lanes top[WIDE], shrink[WIDE];
-    for (int n = 0; n < WIDE; n++) top[n] = most[n];
+    for (int n = 0; n < wide; n++) top[n] = most[n];
     for (int64_t i = 0; i < keys; i++)
-        for (int n = 0; n < WIDE; n++) top[n] = larger(top[n], FROM(scores + i * PANEL + n * LANES));
-    for (int n = 0; n < WIDE; n++) {
+        for (int n = 0; n < wide; n++) top[n] = larger(top[n], FROM(scores + i * PANEL + n * LANES));
+    for (int n = 0; n < wide; n++) {
         lanes base = larger((lanes){0} - 3e38f, top[n]); /* a query that has seen nothing yet has -inf */
         shrink[n] = power_of_two(most[n] - base);
         total_weight[n] *= shrink[n];
@@ -199,13 +200,18 @@ INLINE void weigh(float *scores, int64_t keys, float *sums, int64_t D, lanes *mo
     }
     lanes of_block[WIDE] = {{0}};
     for (int64_t i = 0; i < keys; i++)
-        for (int n = 0; n < WIDE; n++) {
+        for (int n = 0; n < wide; n++) {
             float *place = scores + i * PANEL + n * LANES;
             of_block[n] += AT(place) = power_of_two(FROM(place) - top[n]);
         }
-    for (int n = 0; n < WIDE; n++) total_weight[n] += of_block[n];
+    for (int n = 0; n < wide; n++) total_weight[n] += of_block[n];
     for (int64_t d = 0; d < D; d++)
-        for (int n = 0; n < WIDE; n++) AT(sums + d * PANEL + n * LANES) *= shrink[n];
+        for (int n = 0; n < wide; n++) AT(sums + d * PANEL + n * LANES) *= shrink[n];
+}
+
+INLINE void weigh(int64_t wide, float *scores, int64_t keys, float *sums, int64_t D, lanes *most, lanes *total_weight) {
+    if (wide == WIDE) weigh_as_wide_as(WIDE, scores, keys, sums, D, most, total_weight);
+    else weigh_as_wide_as((int)wide, scores, keys, sums, D, most, total_weight);
 }
 
 /* A panel of queries from q on. */
@@ -221,7 +227,7 @@ static void attend(const Head *head, Desk *desk, int64_t q, int64_t count) {
         int64_t keys = at_most(KEYS, end - k);
         compare(scores, desk->keys + k * D, desk->queries, wide, keys, D);
         hide(head, scores, k, keys, q);
-        weigh(scores, keys, contexts, D, most, sum);
+        weigh(wide, scores, keys, contexts, D, most, sum);
         sum_keys(contexts, desk->values + k * D, scores, wide, keys, D);
     }
     for (int n = 0; n < WIDE; n++) AT(largest_scores + n * LANES) = most[n], AT(sums + n * LANES) = sum[n];
@@ -231,6 +237,18 @@ static void attend(const Head *head, Desk *desk, int64_t q, int64_t count) {
     turn_back(batch->output + (head->first + q) * head->row + head->at, head->row, contexts, PANEL, count, D, desk->factors);
 }
 
+/* P^T of S^T, by the logarithms of their sums, and dS^T of dP^T. */
+INLINE void gradients_of_scores(int wide, float *gradients, float *weights, int64_t keys, const float *logarithms, const float *means) {
+    lanes logarithm[WIDE], mean[WIDE];
+    for (int n = 0; n < wide; n++) logarithm[n] = FROM(logarithms + n * LANES), mean[n] = FROM(means + n * LANES);
+    for (int64_t i = 0; i < keys * PANEL; i += PANEL)
+        for (int n = 0; n < wide; n++) {
+            lanes weight = power_of_two(FROM(weights + i + n * LANES) - logarithm[n]);
+            AT(weights + i + n * LANES) = weight;
+            AT(gradients + i + n * LANES) = weight * (FROM(gradients + i + n * LANES) - mean[n]);
+        }
+}
+
 /* Weights P^T and gradients of scores dS^T of a panel of queries and a block of keys. */
 static void weigh_again(const Head *head, Desk *desk, int64_t panel, int64_t k, int64_t keys, int64_t q, int64_t wide) {
     int64_t D = head->batch->features;
@@ -238,17 +256,9 @@ static void weigh_again(const Head *head, Desk *desk, int64_t panel, int64_t k, 
     compare(weights, desk->keys + k * D, desk->queries + panel * PANEL * D, wide, keys, D);
     compare(gradients, desk->values + k * D, desk->outputs + panel * PANEL * D, wide, keys, D);
     hide(head, weights, k, keys, q + panel * PANEL);
-    lanes logarithm[WIDE], mean[WIDE];
-    for (int n = 0; n < WIDE; n++) {
-        logarithm[n] = FROM(desk->logarithms + panel * PANEL + n * LANES);
-        mean[n] = FROM(desk->means + panel * PANEL + n * LANES);
-    }
-    for (int64_t i = 0; i < keys * PANEL; i += PANEL)
-        for (int n = 0; n < WIDE; n++) {
-            lanes weight = power_of_two(FROM(weights + i + n * LANES) - logarithm[n]);
-            AT(weights + i + n * LANES) = weight;
-            AT(gradients + i + n * LANES) = weight * (FROM(gradients + i + n * LANES) - mean[n]);
-        }
+    const float *logarithms = desk->logarithms + panel * PANEL, *means = desk->means + panel * PANEL;
+    if (wide == WIDE) gradients_of_scores(WIDE, gradients, weights, keys, logarithms, means);
+    else gradients_of_scores((int)wide, gradients, weights, keys, logarithms, means);
 }
 
 /* The gradients of the outputs from q on, as rows and turned over, and of each the mean gradient of its scores: rowsum(dO o O). */
@@ -304,8 +314,6 @@ static void *work(void *given) {
     int64_t D = batch->features, read = -1, number;
     Desk desk;
     lay_out(&desk, share->held, share->most_keys, D, share->backward);
-    memset(desk.weights, 0, QUERIES * KEYS * sizeof(float)); /* lanes without a query are not set, but computed with */
-    memset(desk.gradients, 0, QUERIES * KEYS * sizeof(float));
     while ((number = __atomic_fetch_add(share->next, 1, __ATOMIC_RELAXED)) < batch->sentences * batch->heads * share->parts) {
         int64_t part = number % share->parts, which = number / share->parts, step = share->backward ? QUERIES : PANEL;
         Head head = head_of(batch, which / batch->heads, which % batch->heads);

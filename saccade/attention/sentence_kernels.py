@@ -153,16 +153,26 @@ def _numbers_kept(query: Tensor, sentences: _Sentences) -> int:
 
 
 def _by_torch(query: Tensor, key: Tensor, value: Tensor, sentences: _Sentences) -> Tensor:
-    """What the kernel computes, a sentence at a time."""
-    contexts = []
+    """What the kernel computes: all sentences at once where they are equally long, one at a time otherwise."""
     own, others = sentences.query_starts.diff().tolist(), sentences.key_starts.diff().tolist()
-    seen = torch.ones(len(key), dtype=torch.bool) if sentences.visible is None else sentences.visible
-    for q, k, v, mask in zip(query.split(own), key.split(others), value.split(others), seen.split(others), strict=True):
-        scores = torch.einsum("qhd,khd->hqk", q, k) * sentences.scale
-        mask = mask.expand(scores.shape[1:])
-        weights = masked_softmax(scores, mask.tril() if sentences.causal else mask)
-        contexts.append(torch.einsum("hqk,khd->qhd", weights, v))
-    return torch.cat(contexts)
+    visible = torch.ones(len(key), dtype=torch.bool) if sentences.visible is None else sentences.visible
+    if len({*zip(own, others, strict=True)}) > 1:
+        each = zip(query.split(own), key.split(others), value.split(others), visible.split(others), strict=True)
+        return torch.cat([_batch_by_torch(1, *sentence, sentences) for sentence in each])
+    return _batch_by_torch(len(own), query, key, value, visible, sentences)
+
+
+def _batch_by_torch(
+    count: int, query: Tensor, key: Tensor, value: Tensor, visible: Tensor, sentences: _Sentences
+) -> Tensor:
+    """Of `count` equally long sentences one after the other."""
+    length, keys, rows = len(query) // max(count, 1), len(key) // max(count, 1), query.shape
+    query = query.reshape(count, length, *rows[1:])
+    key, value = (each.reshape(count, keys, *rows[1:]) for each in (key, value))
+    scores = torch.einsum("bqhd,bkhd->bhqk", query, key) * sentences.scale
+    mask = visible.view(count, 1, 1, keys).expand(count, 1, length, keys)
+    weights = masked_softmax(scores, mask.tril() if sentences.causal else mask)
+    return torch.einsum("bhqk,bkhd->bqhd", weights, value).reshape(rows)
 
 
 def _describe(query: Tensor, key: Tensor, value: Tensor, kept: Tensor | None, sentences: _Sentences) -> _Batch:

@@ -235,13 +235,14 @@ def test_rows_may_stand_apart_and_heads_in_any_order(kernel):
 @either_kernel
 @pytest.mark.parametrize("causal", [False, True], ids=["all keys", "causal"])
 @pytest.mark.parametrize("wide", [False, True], ids=["AVX2", "AVX-512"])
-def test_long_sentences_get_what_torch_gives_each_on_every_processor(kernel, wide, causal):
+@pytest.mark.parametrize("features", [48, 64, 112])
+def test_long_sentences_get_what_torch_gives_each_on_every_processor(kernel, features, wide, causal):
     if wide and not compiled.wide_kernels():
         pytest.skip("a processor without AVX-512")
     torch.manual_seed(3)
     queries = [300, 1, 97, 145]
     keys = queries if causal else [333, 200, 1, 96]
-    query, key, value = (rows(sum(each), 2, 48) for each in (queries, keys, keys))
+    query, key, value = (rows(sum(each), 2, features) for each in (queries, keys, keys))
     visible = torch.rand(sum(keys)) < 0.7
     gradient = torch.randn(query.shape)
     expected = one_by_one(query, key, value, queries, keys, visible, causal, 0.3)
@@ -327,19 +328,38 @@ def test_what_has_no_heads_is_one_head(route, how):
 
 
 @needs_kernel
+@pytest.mark.parametrize("route", [Route.SHORT, Route.LONG])
 @pytest.mark.parametrize(
-    "how", [{}, {"band": CAUSAL}, {"visible": torch.arange(300) % 3 > 0}], ids=["all", "causal", "mask"]
+    "how", [{}, {"band": CAUSAL}, {"visible": torch.arange(150) % 3 > 0}], ids=["all", "causal", "mask"]
 )
-def test_heads_give_the_same_to_the_last_bit_however_they_stand_in_memory(how):
-    attend = Attend(ScaledDot(16))
+def test_heads_give_the_same_to_the_last_bit_however_they_stand_in_memory(how, route):
+    attend = Attend(ScaledDot(16), route=route)
     answers = []
     for layout in LAYOUTS.values():
         torch.manual_seed(1)
-        inputs = [layout(torch.randn(2, 3, 300, 16)).requires_grad_() for _ in range(3)]
+        inputs = [layout(torch.randn(2, 3, 150, 16)).requires_grad_() for _ in range(3)]
         context = attend(*inputs, **how).context
+        assert context.stride() == inputs[0].stride()  # nothing was laid out anew
         answers.append((context, *torch.autograd.grad(context.square().sum(), inputs)))
     for first, second in zip(*answers, strict=True):
         assert torch.equal(first, second)
+
+
+@needs_kernel
+def test_heads_that_stand_apart_are_not_copied():
+    inputs = [torch.randn(2, 3, 150, 16) for _ in range(3)]
+    with patch.object(sentence_kernels, "attend", wraps=sentence_kernels.attend) as attend:
+        Attend(ScaledDot(16), route=Route.LONG)(*inputs)
+    assert [each.data_ptr() for each in attend.call_args.args[1:4]] == [each.data_ptr() for each in inputs]
+
+
+@needs_kernel
+@pytest.mark.parametrize("route", [Route.SHORT, Route.LONG])
+def test_heads_may_stand_in_different_ways(route):
+    query, key, value = (torch.randn(2, 3, 150, 16) for _ in range(3))
+    expected = Attend(ScaledDot(16), route=Route.EXPLICIT)(query, key, value[:, :1].expand(2, 3, -1, -1)).context
+    found = Attend(ScaledDot(16), route=route)(query, side_by_side(key), value[:, :1].expand(2, 3, -1, -1)).context
+    torch.testing.assert_close(found, expected, **TOLERANCE)
 
 
 @needs_kernel
@@ -537,14 +557,17 @@ def test_a_gradient_may_have_a_gradient(kernel):
 
 @needs_kernel
 @either_kernel
-def test_a_single_example_has_second_and_batched_gradients_too(kernel):
+@pytest.mark.parametrize("examples", [0, 1, 3])
+def test_examples_without_projections_have_second_and_batched_gradients_too(kernel, examples):
     route = Route.SHORT if kernel is Kernel.SHORT else Route.LONG
-    x = torch.randn(1, 2, 40, 16, requires_grad=True)
+    x = torch.randn(examples, 2, 40, 16, requires_grad=True)
     found = []
     for each in (route, Route.EXPLICIT):
         context = Attend(ScaledDot(16, heads=2), route=each)(x, x, x).context
         (first,) = torch.autograd.grad(context.square().sum(), x, create_graph=True)
-        batched = torch.autograd.grad(context[0, 0, :3, 0], x, torch.eye(3), is_grads_batched=True, retain_graph=True)
+        batched = torch.autograd.grad(
+            context.sum((0, 1))[:3, 0], x, torch.eye(3), is_grads_batched=True, retain_graph=True
+        )
         found.append((*torch.autograd.grad(first.square().sum(), x), *batched))
     for ours, theirs in zip(*found, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
