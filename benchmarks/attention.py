@@ -196,8 +196,10 @@ def is_measured(length: int, name: str, window: int, route: Route | None) -> boo
         return False
     if hidden_layer and window and route in (Route.EXPLICIT, Route.CHUNKED) and length > 1024:
         return False
+    x = route_input(length)
     try:
-        forward(route_layer(length, name, window, route), route_input(length)[:, :2])
+        # Two words tell whether a route fits, but for the one that takes few keys; that refuses more before it computes.
+        forward(route_layer(length, name, window, route), x if route is Route.SHORT else x[:, :2])
     except ValueError:
         return False
     return True
