@@ -21,11 +21,11 @@ from sacrebleu.metrics.bleu import BLEU
 from benchmarks import report
 from benchmarks.measure import clock_for, rounds
 from benchmarks.twins import twin
-from saccade.data.batching import collate
-from saccade.data.shards import TokenPairs
-from saccade.data.tokenizer import PAD
+from saccade.data.text.batching import collate
+from saccade.data.text.shards import TokenPairs
+from saccade.data.text.tokenizer import PAD
 from saccade.export.engine import CTranslate2Engine
-from saccade.run import Run
+from saccade.runs.run import Run
 
 BEAM = 5
 HUGGING_FACE = "Hugging Face"

@@ -6,9 +6,9 @@ target length ~ source length · exp(N(.013, .179))   German, correlated with it
 
 import numpy as np
 
-from saccade.data.batching import PairBatch, TokenBatches, collate
-from saccade.data.shards import TokenPairs
-from saccade.data.tokenizer import SPECIAL
+from saccade.data.text.batching import PairBatch, TokenBatches, collate
+from saccade.data.text.shards import TokenPairs
+from saccade.data.text.tokenizer import SPECIAL
 
 VOCABULARY = 8000
 TOKENS = 2048

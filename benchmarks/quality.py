@@ -29,16 +29,16 @@ from sacrebleu.metrics.bleu import BLEU
 from benchmarks import report
 from benchmarks.measure import machine, write_json
 from benchmarks.translators import PlainTraining, marian, smoothed
-from saccade import config as configs
-from saccade.data.batching import PairBatch, collate
-from saccade.data.shards import TokenPairs
-from saccade.data.tokenizer import PAD
-from saccade.tasks.translation import TranslationTask
+from saccade.config import recipe as configs
+from saccade.data.text.batching import PairBatch, collate
+from saccade.data.text.shards import TokenPairs
+from saccade.data.text.tokenizer import PAD
+from saccade.runs.train import open_task
+from saccade.tasks.translation.task import TranslationTask
 from saccade.training.checkpoint import RunDirectory, optimizer_tensors, own_tensors, put_optimizer_tensors, put_tensors
 from saccade.training.loop import Training
 from saccade.training.reporter import Reporter
 from saccade.training.schedule import rate_at
-from saccade.training.start import open_task
 from saccade.training.world import World
 
 MARKS = (30.0, 34.0, 37.0)

@@ -19,7 +19,7 @@ from benchmarks.measure import peak_memory, rounds_apart
 from benchmarks.pairs import VOCABULARY, batches, useful_tokens
 from benchmarks.training import epoch
 from benchmarks.translators import DROPOUT, OurTraining, PlainTraining, Trainer, installed, joeynmt_training, smoothed
-from saccade.data.tokenizer import PAD
+from saccade.data.text.tokenizer import PAD
 
 SIZE = 256
 GOAL = 2.0

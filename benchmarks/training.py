@@ -21,7 +21,7 @@ from benchmarks import report
 from benchmarks.measure import peak_memory, rounds_apart
 from benchmarks.pairs import VOCABULARY, batches, useful_tokens
 from benchmarks.translators import TRANSFORMERS, Trainer, build, installed
-from saccade.data.batching import PairBatch
+from saccade.data.text.batching import PairBatch
 from saccade.models.transformer import SIZES, Size
 
 LIMIT = "matmul"

@@ -19,12 +19,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from benchmarks.pairs import LONGEST, VOCABULARY
-from saccade import config as configs
 from saccade.attention import Sinusoidal
-from saccade.data.batching import PairBatch
-from saccade.data.tokenizer import BOS, EOS, PAD
+from saccade.config import recipe as configs
+from saccade.data.text.batching import PairBatch
+from saccade.data.text.tokenizer import BOS, EOS, PAD
 from saccade.models.transformer import SIZES, Size
-from saccade.tasks.translation import TranslationTask
+from saccade.tasks.translation.task import TranslationTask
 from saccade.training.allocator import keep_freed_memory
 from saccade.training.checkpoint import RunDirectory
 from saccade.training.loop import Training

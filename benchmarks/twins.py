@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from saccade.data.batching import collate
-from saccade.data.shards import TokenPairs
-from saccade.data.tokenizer import BOS, EOS, PAD
-from saccade.run import Run
+from saccade.data.text.batching import collate
+from saccade.data.text.shards import TokenPairs
+from saccade.data.text.tokenizer import BOS, EOS, PAD
+from saccade.runs.run import Run
 
 TOLERANCE = 1e-4
 POSITIONS = 512

@@ -16,13 +16,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from saccade.data.phrasebook import LECTURE_SENTENCE
+from saccade.data.builtin.phrasebook.phrases import LECTURE_SENTENCE
 from saccade.errors import UserError
-from saccade.explain.maps import save
 from saccade.files import write_text
-from saccade.run import Run
-from saccade.tasks.scores import TranslationScores
+from saccade.metrics.bleu import TranslationScores
+from saccade.runs.run import Run
 from saccade.training.checkpoint import RunDirectory
+from saccade.views.maps import save
 
 RECIPE = "phrasebook-rnn"
 STEPS = 1100

@@ -41,7 +41,7 @@ def saccade():
 @pytest.fixture(scope="session")
 def tiny_run(tmp_path_factory) -> Path:
     """A run of a few steps on reversed digits: it knows nothing, but everything works."""
-    from saccade.training.start import train
+    from saccade.runs.train import train
 
     return train("digits-rnn", TINY, tmp_path_factory.mktemp("runs") / "tiny")
 

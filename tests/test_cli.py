@@ -12,9 +12,11 @@ from types import SimpleNamespace
 import pytest
 
 import saccade
-from saccade import cli, config, recipe_files
+from saccade import cli
 from saccade.cli import options
 from saccade.cli.inputs import require_no_file_of_sentences
+from saccade.config import files as recipe_files
+from saccade.config import recipe as config
 from saccade.errors import ConfigError, UserError
 
 HEAVY = {"torch", "numpy", "matplotlib", "sklearn", "tokenizers", "transformers"}
@@ -68,7 +70,11 @@ def test_help_names_every_command_in_one_line_each() -> None:
 
 @pytest.mark.parametrize(
     ("command", "absent"),
-    [("--help", {"pydantic", "yaml"}), ("--version", {"pydantic", "yaml", "rich"}), ("recipes", {"saccade.config"})],
+    [
+        ("--help", {"pydantic", "yaml"}),
+        ("--version", {"pydantic", "yaml", "rich"}),
+        ("recipes", {"saccade.config.recipe"}),
+    ],
 )
 def test_a_quick_command_imports_nothing_heavy(command: str, absent: set[str]) -> None:
     done = subprocess.run(
@@ -109,8 +115,8 @@ def test_recipe_names_are_completed(shipped: Path) -> None:
 @pytest.mark.parametrize(("words", "offered"), [("saccade recip", ["recipes"]), ("saccade check tr", ["translation"])])
 def test_the_shell_completes_commands_and_recipes(words: str, offered: list[str], shipped: Path) -> None:
     program = (
-        "import pathlib, sys, saccade.cli, saccade.recipe_files; sys.argv = ['saccade']; "
-        f"saccade.recipe_files.FOLDER = pathlib.Path({str(shipped)!r}); saccade.cli.main()"
+        "import pathlib, sys, saccade.cli, saccade.config.files; sys.argv = ['saccade']; "
+        f"saccade.config.files.FOLDER = pathlib.Path({str(shipped)!r}); saccade.cli.main()"
     )
     asked = {"_SACCADE_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
     done = subprocess.run(

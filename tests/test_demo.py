@@ -1,7 +1,7 @@
 """`saccade demo`, with trainings of a few steps."""
 
 from saccade import demo
-from saccade.tasks.scores import score_translations
+from saccade.metrics.bleu import score_translations
 
 TINY = [
     "train.steps=6",

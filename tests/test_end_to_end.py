@@ -16,9 +16,9 @@ import torch
 from safetensors.torch import load_file
 
 import saccade as library
-from saccade.config import find_recipe, load, recipes
+from saccade.config.recipe import find_recipe, load, recipes
 from saccade.errors import ConfigError, UserError
-from saccade.training.start import train
+from saccade.runs.train import train
 
 ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
@@ -124,7 +124,7 @@ def test_evaluate_tells_the_signature_and_the_alignment_error(tiny_run, saccade)
 
 @pytest.mark.parametrize("ending", [".png", ".svg", ".html", ".json"])
 def test_look_writes_by_the_ending(tiny_run, tmp_path, ending):
-    from saccade.explain.maps import save
+    from saccade.views.maps import save
 
     maps = library.load(tiny_run).look("1 2 3 4")
     assert [each.name for each in maps] == ["decoder.attention"]

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from saccade import cli
-from saccade.training.start import train
+from saccade.runs.train import train
 
 
 @pytest.fixture

@@ -72,7 +72,7 @@ def predict(
 ) -> None:
     """Translate sentences, name or describe what is in pictures: a line in, a line out."""
     import saccade as library
-    from saccade.data.text import decoded_lines
+    from saccade.data.text.pairs import decoded_lines
     from saccade.tasks.held_out import example_or_itself
 
     if not inputs and sys.stdin.isatty():
@@ -119,7 +119,7 @@ def predict(
         found = answer.lines()
         if is_named:
             found = [f"{path}\t{line}" for line in found]
-        missing = 0 if loaded.recipe.task == "classify" else best - len(found)
+        missing = 0 if loaded.recipe.task == "image_classes" else best - len(found)
         for line in [*found, *[""] * missing]:  # as many lines for each input, so that they can be told apart
             print(line)
 
@@ -138,7 +138,7 @@ def score(
 ) -> None:
     """Say how probable given translations are: log P(target | source), a line each."""
     import saccade as library
-    from saccade.data.text import as_line, every_pair
+    from saccade.data.text.pairs import as_line, every_pair
 
     loaded = library.load(run)
     pairs = every_pair(source, target)

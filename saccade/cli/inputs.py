@@ -16,7 +16,7 @@ def with_images_of_folders(run: Any, inputs: list[str]) -> tuple[list[str], bool
     that are none. A sentence is never a folder."""
     if run.recipe.task == "translation" or not any(map(os.path.isdir, inputs)):
         return inputs, False
-    from saccade.data.image_store import open_store
+    from saccade.data.images.store import open_store
 
     images: list[str] = []
     for given in inputs:
@@ -32,7 +32,7 @@ def with_images_of_folders(run: Any, inputs: list[str]) -> tuple[list[str], bool
 
 def readable(run: Any, names: list[str], examples: list[Any]) -> tuple[list[str], list[Any]]:
     """The images that can be read, and a word on the others."""
-    from saccade.data.image_decoding import BadImage
+    from saccade.data.images.decoding import BadImage
 
     good, bad = [], []
     for name, example in zip(names, examples, strict=True):
@@ -68,7 +68,7 @@ def tell_unknown_words(run: Any, sentences: Sequence[Any]) -> None:
     """A model that knows whole words, or characters, reads all others as one: then its answer may have nothing to do with them."""
     if run.recipe.task != "translation" or run.task.vocabularies.source.kind == "bpe":
         return
-    from saccade.data.tokenizer import UNK
+    from saccade.data.text.tokenizer import UNK
 
     vocabulary = run.task.vocabularies.source
     unknown: dict[str, None] = {}
@@ -85,8 +85,8 @@ def tell_unknown_words(run: Any, sentences: Sequence[Any]) -> None:
 
 def with_a_way_round(error: UserError, inputs: int) -> UserError:
     """A bad image or sentence among others can be left out; an image that is not there was meant to be another."""
-    from saccade.data.image_decoding import BadImage, NoImage
-    from saccade.tasks.translation import TooLong
+    from saccade.data.images.decoding import BadImage, NoImage
+    from saccade.tasks.translation.task import TooLong
 
     if inputs > 1 and isinstance(error, BadImage) and not isinstance(error, NoImage):
         return UserError(f"{error}; --skip-bad leaves such images out")
@@ -104,7 +104,7 @@ def require_pictures(run: Any, inputs: list[str]) -> None:
             instead = f", or judge by it with `saccade evaluate {run.path} --data {given}`"
             raise UserError(
                 f"{given} is no picture, and predict takes pictures and folders of them: unpack it and give the folder"
-                + (instead if run.recipe.task == "classify" else "")
+                + (instead if run.recipe.task == "image_classes" else "")
             )
 
 
@@ -120,7 +120,7 @@ def require_a_search(run: Any, options: dict[str, Any]) -> None:
 def require_no_file_of_sentences(run: Any, inputs: list[str], instead: str) -> None:
     """A file's name is no sentence, though it could be translated as one."""
     if run.recipe.task == "translation":
-        from saccade.data.image_decoding import ENDINGS
+        from saccade.data.images.decoding import ENDINGS
 
         for given in inputs:
             if os.path.isfile(given):

@@ -10,7 +10,7 @@ from saccade.errors import ConfigError
 
 def recipe_names(incomplete: str) -> list[tuple[str, str]]:
     """What the shell offers after TAB."""
-    from saccade.recipe_files import recipes
+    from saccade.config.files import recipes
 
     return [(name, description) for name, description in recipes() if name.startswith(incomplete)]
 

@@ -25,7 +25,7 @@ def demo(
 @app.command("recipes", rich_help_panel=RECIPES)
 def list_recipes() -> None:
     """List what can be trained, a line each."""
-    from saccade.recipe_files import recipes
+    from saccade.config.files import recipes
 
     if not sys.stdout.isatty():
         for name, description in recipes():
@@ -45,7 +45,7 @@ def list_recipes() -> None:
 @app.command(rich_help_panel=RECIPES)
 def check(recipe: RecipeArgument, changes: SetOption) -> None:
     """Check a recipe and print all of its settings, defaults too, with what each may be and what it is for."""
-    from saccade import config
+    from saccade.config import recipe as config
     from saccade.errors import ConfigError
 
     try:
@@ -72,8 +72,8 @@ def train(
     skip_bad: SkipBadOption = False,
 ) -> None:
     """Train a recipe. With several processes: torchrun -m saccade train ..."""
+    from saccade.runs.train import train as start
     from saccade.training.allocator import keep_freed_memory
-    from saccade.training.start import train as start
 
     keep_freed_memory()
     print(start(recipe, [*changes, *(["data.skip_bad=true"] if skip_bad else [])], out, resume))
@@ -113,7 +113,7 @@ def compare(
     as_json: JsonOption = False,
 ) -> None:
     """Train recipes, or one with settings varied, every combination alike: a table and a plot."""
-    from saccade import compare as comparing
+    from saccade.runs import compare as comparing
     from saccade.training.allocator import keep_freed_memory
 
     keep_freed_memory()

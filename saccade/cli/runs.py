@@ -23,7 +23,7 @@ from saccade.cli.printing import elapsing, print_columns, print_json
 from saccade.errors import ConfigError, UserError
 
 if TYPE_CHECKING:
-    from saccade.tasks.class_scores import ClassScores
+    from saccade.metrics.classes import ClassScores
 
 
 @app.command(rich_help_panel=RUNS)
@@ -65,7 +65,7 @@ def evaluate(
 ) -> None:
     """Measure a run on examples it has not seen."""
     import saccade as library
-    from saccade.explain.confusion import require_picture
+    from saccade.views.confusion import require_picture
 
     if data is not None and split == "valid":
         raise ConfigError("--data names other images and --split the run's own: leave one of them out")
@@ -79,7 +79,7 @@ def evaluate(
     loaded = library.load(run)
     require_a_search(loaded, searching)
     for option, path in (("--confusion", confusion), ("--mistakes", mistakes)):
-        if path is not None and loaded.recipe.task != "classify":
+        if path is not None and loaded.recipe.task != "image_classes":
             raise ConfigError(f"{option} is for runs that tell classes apart, and {run} does not: leave {option} out")
     if confusion is not None:
         require_picture(confusion)
@@ -130,10 +130,10 @@ def look(
 ) -> None:
     """Draw what each word looked at, or where in a picture the model looked."""
     import saccade as library
-    from saccade.explain.document import PICTURES
-    from saccade.explain.lettering import letters_without_font
-    from saccade.explain.looking import looked
+    from saccade.runs.looking import looked
     from saccade.tasks.held_out import example_or_itself, truth_of
+    from saccade.views.document import PICTURES
+    from saccade.views.lettering import letters_without_font
 
     at = None if pixel is None else _pixel(pixel)
     loaded = library.load(run)
@@ -213,8 +213,8 @@ def _say_boxes(letters: set[str], path: Path, instead: str = "") -> None:
 
 
 def _draw_confusion(scores: "ClassScores", path: Path) -> None:
-    from saccade.explain.confusion import save
-    from saccade.explain.lettering import letters_without_font
+    from saccade.views.confusion import save
+    from saccade.views.lettering import letters_without_font
 
     with letters_without_font() as letters:
         save(scores, path)

@@ -22,13 +22,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from saccade.data.tokenizer import EOS, PAD, SPECIAL, Vocabularies
+from saccade.data.text.tokenizer import EOS, PAD, SPECIAL, Vocabularies
 from saccade.decoding import Hypothesis
 from saccade.decoding.beam import length_divisor
 from saccade.errors import UserError
 from saccade.export.packages import require
-from saccade.tasks.generate import DecodeConfig, found_in_order
-from saccade.tasks.translation import Translation, TranslationTask
+from saccade.tasks.translation.task import Translation, TranslationTask
+from saccade.tasks.writing import DecodeConfig, found_in_order
 
 PATIENCE, HASTE = 1.5, 1.0
 """Outputs that must have ended before a sentence is done, as a multiple of the beam. With 1 it is a tenth faster, but misses a better one

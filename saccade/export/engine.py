@@ -22,8 +22,8 @@ from saccade.export.to_ctranslate2 import (
     is_quantised,
     require_exportable,
 )
-from saccade.run import Run
-from saccade.tasks.translation import Translation
+from saccade.runs.run import Run
+from saccade.tasks.translation.task import Translation
 from saccade.training.checkpoint import own_tensors
 
 LAYOUT = 1  # raised when an export of the same run would be written differently

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from saccade.data.tokenizer import BOS, EOS, PAD, SPECIAL, Kind
-from saccade.run import Run
+from saccade.data.text.tokenizer import BOS, EOS, PAD, SPECIAL, Kind
+from saccade.runs.run import Run
 
 _JOINED: dict[Kind, str] = {  # text from the target's `pieces`, in the README's program
     "bpe": "tokenizers.decoders.ByteLevel().decode(pieces).strip()",

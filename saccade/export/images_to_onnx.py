@@ -16,8 +16,8 @@ from saccade.errors import UserError
 from saccade.export.directories import new_directory
 from saccade.export.onnx_graph import OPSET, by_definition, check, open_graph, write_graph
 from saccade.models.glimpse import GlimpseNetwork
-from saccade.run import Run
-from saccade.tasks.classify import ClassifyTask
+from saccade.runs.run import Run
+from saccade.tasks.image_classes.task import ClassifyTask
 
 
 class FromBytes(nn.Module):

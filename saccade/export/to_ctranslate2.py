@@ -15,16 +15,16 @@ from typing import Any, Literal, get_args
 import numpy as np
 import torch
 
-from saccade.data.batching import collate
-from saccade.data.shards import TokenPairs
-from saccade.data.tokenizer import BOS, EOS, SPECIAL, UNK
+from saccade.data.text.batching import collate
+from saccade.data.text.shards import TokenPairs
+from saccade.data.text.tokenizer import BOS, EOS, SPECIAL, UNK
 from saccade.errors import ConfigError, UserError
 from saccade.export.ctranslate2_model import specification
 from saccade.export.ctranslate2_search import CTranslate2Search
 from saccade.export.directories import new_directory
 from saccade.export.guide import write_guide
 from saccade.models.transformer import Transformer
-from saccade.run import Run
+from saccade.runs.run import Run
 
 Quantization = Literal[
     "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16", "float16", "bfloat16", "float32"

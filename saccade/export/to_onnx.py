@@ -19,14 +19,14 @@ import torch
 from torch import Tensor, nn
 
 from saccade.attention import padding
-from saccade.data.tokenizer import BOS, EOS
+from saccade.data.text.tokenizer import BOS, EOS
 from saccade.errors import UserError
 from saccade.export.directories import new_directory
 from saccade.export.guide import write_guide
 from saccade.export.onnx_graph import OPSET, PACKAGES, by_definition, check, open_graph, write_graph
 from saccade.export.packages import require
 from saccade.models.transformer import Encoded, Transformer
-from saccade.run import Run
+from saccade.runs.run import Run
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def export_onnx(run: Run, directory: str | Path) -> ExportedGraphs:
     """Writes the run's model into a new directory: a Transformer as encoder.onnx and decoder.onnx, an image model as model.onnx."""
     for package in PACKAGES:
         require(package)
-    if run.recipe.task == "classify":
+    if run.recipe.task == "image_classes":
         from saccade.export.images_to_onnx import export_image_model
 
         return ExportedGraphs(Path(directory), export_image_model(run, Path(directory)))

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from saccade.data.image_shape import ImageShape
-from saccade.data.tokenizer import UNK
+from saccade.data.text.tokenizer import UNK
 from saccade.layers.dropout import Dropout
 from saccade.layers.image_encoders import EncoderConfig, encoder
 

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from saccade.data.image_shape import ImageShape
-from saccade.data.preprocessor import read_standardisation
+from saccade.data.images.preprocessor import read_standardisation
 from saccade.errors import UserError
 
 Values = tuple[float, ...]

@@ -22,8 +22,8 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from saccade.attention import MultiHead
-from saccade.config import Config as BaseConfig
-from saccade.config import ExistingFolder
+from saccade.config.recipe import Config as BaseConfig
+from saccade.config.recipe import ExistingFolder
 from saccade.data.image_shape import ImageShape
 from saccade.errors import UserError
 from saccade.layers import efficientnet

@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from saccade.attention import Sinusoidal
-from saccade.config import Config as BaseConfig
+from saccade.config.recipe import Config as BaseConfig
 from saccade.data.image_shape import ImageShape
 from saccade.layers.captioner import Captioner, Encoded, Reading
 from saccade.layers.image_encoders import EncoderConfig

@@ -18,13 +18,13 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from saccade.attention import Around2d, MultiHead
-from saccade.config import Config as BaseConfig
-from saccade.data.axes import Axis, Grid
+from saccade.config.recipe import Config as BaseConfig
 from saccade.data.image_shape import ImageShape
 from saccade.errors import UserError
 from saccade.layers.convolution import ConvolutionBlock, PoolingBlock, channels_last
 from saccade.layers.dropout import Dropout
 from saccade.layers.patches import LearnedPositions
+from saccade.views.axes import Axis, Grid
 
 Width = Annotated[int, Field(ge=1)]
 

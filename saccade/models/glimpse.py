@@ -33,7 +33,7 @@ from pydantic import Field
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
-from saccade.config import Config as BaseConfig
+from saccade.config.recipe import Config as BaseConfig
 from saccade.data.image_shape import ImageShape
 from saccade.layers.retina import Retina
 

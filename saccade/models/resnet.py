@@ -23,10 +23,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from saccade.attention import LocalSelfAttention2d
-from saccade.config import Config as BaseConfig
-from saccade.data.axes import Axis, Grid
+from saccade.config.recipe import Config as BaseConfig
 from saccade.data.image_shape import ImageShape
 from saccade.layers.convolution import channels_last, convolution
+from saccade.views.axes import Axis, Grid
 
 Width = Annotated[int, Field(ge=1)]
 Mix = Callable[[int, int, int], nn.Module]  # a 3 × 3 of so many channels in and out, with this stride

@@ -28,7 +28,7 @@ from saccade.attention import (
     all_selections,
     padding,
 )
-from saccade.config import Config as BaseConfig
+from saccade.config.recipe import Config as BaseConfig
 from saccade.layers.choices import AttentionName, SelectionName
 from saccade.layers.dropout import Dropout
 from saccade.layers.recurrent import CELLS, Cell, CellName, CellOverSteps, RecurrentEncoder

@@ -17,7 +17,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from saccade.config import Config as BaseConfig
+from saccade.config.recipe import Config as BaseConfig
 from saccade.data.image_shape import ImageShape
 from saccade.layers.captioner import Captioner, Encoded, Reading
 from saccade.layers.dropout import Dropout

@@ -17,14 +17,14 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from saccade.config import Config as BaseConfig
-from saccade.data.axes import Axis, Grid
+from saccade.config.recipe import Config as BaseConfig
 from saccade.data.image_shape import ImageShape
 from saccade.layers.dropout import Dropout
 from saccade.layers.feed_forward import feed_forward
 from saccade.layers.patches import PatchEmbedding
 from saccade.layers.stochastic_depth import DeepPreNorm, depth_rates
 from saccade.layers.windows import WindowAttention
+from saccade.views.axes import Axis, Grid
 
 EPSILON = 1e-5  # of every norm, as published
 

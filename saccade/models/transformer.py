@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from saccade.attention import Learned, MultiHead, Packed, Packing, Rotary, Score, Sinusoidal, all_scores, padding
-from saccade.config import Config as BaseConfig
+from saccade.config.recipe import Config as BaseConfig
 from saccade.layers.choices import ScoreName
 from saccade.layers.decoder_cache import Past, State
 from saccade.layers.dropout import Dropout

@@ -17,14 +17,14 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from saccade.attention import MultiHead, Sinusoidal2d
-from saccade.config import Config as BaseConfig
-from saccade.data.axes import Axis, Grid, Tokens
+from saccade.config.recipe import Config as BaseConfig
 from saccade.data.image_shape import ImageShape
 from saccade.layers.dropout import Dropout
 from saccade.layers.feed_forward import feed_forward
 from saccade.layers.patches import ConvolutionalEmbedding, LearnedPositions, PatchEmbedding
 from saccade.layers.pooling import PoolingName, pooling
 from saccade.layers.stochastic_depth import DeepEncoderLayer, depth_rates
+from saccade.views.axes import Axis, Grid, Tokens
 
 
 class Config(BaseConfig):

@@ -7,8 +7,6 @@ from typing import Any
 from PIL import Image
 
 from saccade.errors import UserError
-from saccade.explain import captioning
-from saccade.explain.what_if import over_source
 from saccade.serve.messages import FigureQuestion, LookQuestion, PredictQuestion
 from saccade.serve.served import (
     PictureReader,
@@ -19,7 +17,9 @@ from saccade.serve.served import (
     word_probabilities,
     written,
 )
-from saccade.tasks.caption import Caption, CaptionTask
+from saccade.tasks.captions import look as captioning
+from saccade.tasks.captions.task import Caption, CaptionTask
+from saccade.tasks.translation.what_if import over_source
 
 _LONGEST = 60  # words of a given caption: as many as the model itself may write
 

@@ -4,15 +4,15 @@ from collections.abc import Sequence
 from difflib import SequenceMatcher
 from typing import Any
 
-from saccade.data.tokenizer import EOS
+from saccade.data.text.tokenizer import EOS
 from saccade.decoding.search_tree import Branch, SearchTree
 from saccade.errors import UserError
-from saccade.explain import searching
-from saccade.explain import what_if as changing
-from saccade.explain.replay import END
 from saccade.serve.messages import Cut, SearchQuestion, Turn, WhatIfQuestion
 from saccade.serve.served import word_probabilities
 from saccade.serve.translations import TextRun
+from saccade.tasks.translation import searching
+from saccade.tasks.translation import what_if as changing
+from saccade.tasks.translation.look import END
 
 
 def search(run: TextRun, question: SearchQuestion) -> dict[str, Any]:

@@ -17,20 +17,21 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from saccade.attention import Attend, LocalSelfAttention2d
-from saccade.data.axes import Axis, Grid
-from saccade.data.image_decoding import open_image
-from saccade.data.tokenizer import EOS, Tokenizer
+from saccade.data.images.decoding import open_image
+from saccade.data.text.tokenizer import EOS, Tokenizer
 from saccade.decoding import Hypothesis
 from saccade.errors import UserError
-from saccade.explain import glimpses, seeing
-from saccade.explain.maps import AttentionMap, labels
-from saccade.explain.replay import END
 from saccade.layers.windows import WindowAttention
 from saccade.models.glimpse import GlimpseNetwork
-from saccade.run import Run
+from saccade.runs.run import Run
 from saccade.serve.limits import Limits
 from saccade.serve.messages import FigureQuestion, LookQuestion, PredictQuestion, RunInfo
 from saccade.tasks.held_out import example_or_itself
+from saccade.tasks.image_classes import glimpses
+from saccade.tasks.image_classes import look as seeing
+from saccade.tasks.translation.look import END
+from saccade.views.axes import Axis, Grid
+from saccade.views.maps import AttentionMap, labels
 
 _EXAMPLES = 6
 _SETTINGS = ("search", "beam", "length_penalty", "temperature", "top_k", "top_p", "seed")
@@ -158,7 +159,8 @@ class ImageRun(PictureReader):
         }
 
     def figure(self, question: FigureQuestion) -> bytes:
-        from saccade.explain import glimpse_figure, overlay  # matplotlib takes a second to load
+        from saccade.tasks.image_classes import overlay  # matplotlib takes a second to load
+        from saccade.views import glimpse_figure
 
         task, picture = self.run.task, self.picture(str(question.image))
         if isinstance(task.model, GlimpseNetwork):
@@ -180,8 +182,8 @@ def open_runs(paths: Sequence[Path], limits: Limits) -> dict[str, Served]:
 
     kinds: dict[str, Callable[[str, Run, Limits], Served]] = {
         "translation": TextRun,
-        "classify": ImageRun,
-        "caption": CaptionRun,
+        "image_classes": ImageRun,
+        "captions": CaptionRun,
     }
     runs: dict[str, Served] = {}
     for path in paths:
@@ -230,7 +232,7 @@ def written(text: str, hypothesis: Hypothesis, tokenizer: Tokenizer) -> dict[str
 
 def map_figure(maps: Sequence[AttentionMap], question: FigureQuestion, title: str) -> bytes:
     """Maps of words as a picture, one head of each if one is named."""
-    from saccade.explain import figures
+    from saccade.views import figures
 
     chosen = [each if question.head is None else each.head(question.head) for each in maps]
     return (figures.png if question.format == "png" else figures.svg)(chosen, title)

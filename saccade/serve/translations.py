@@ -11,16 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from saccade.data.text import normalise
-from saccade.data.tokenizer import BOS, EOS, PAD, Tokenizer
+from saccade.data.text.pairs import normalise
+from saccade.data.text.tokenizer import BOS, EOS, PAD, Tokenizer
 from saccade.decoding import Hypothesis
 from saccade.decoding.constraints import Constraints
 from saccade.decoding.greedy import most_probable
 from saccade.decoding.walk import walk
 from saccade.errors import UserError
-from saccade.explain import replay
-from saccade.explain.searching import room
-from saccade.serve.calculation import calculation
 from saccade.serve.messages import (
     AlternativesQuestion,
     CalculationQuestion,
@@ -30,8 +27,11 @@ from saccade.serve.messages import (
     StreamQuestion,
 )
 from saccade.serve.served import Served, map_figure, settings_of, word_probabilities, written
-from saccade.tasks.generate import generate
-from saccade.tasks.translation import TranslationTask
+from saccade.tasks.translation import look as replay
+from saccade.tasks.translation.calculation import calculation
+from saccade.tasks.translation.searching import room
+from saccade.tasks.translation.task import TranslationTask
+from saccade.tasks.writing import generate
 
 _LONGEST_WORD = 12  # pieces of an alternative
 

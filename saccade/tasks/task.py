@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from saccade.config import Recipe
-from saccade.data.corpus import SplitName
+from saccade.config.recipe import Recipe
+from saccade.data.text.corpus import SplitName
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from saccade.config import Config
-from saccade.config_errors import Means
+from saccade.config.errors import Means
+from saccade.config.recipe import Config
 
 Beta = Annotated[float, Field(ge=0, lt=1)]
 Betas = Annotated[tuple[Beta, Beta], Means("two numbers in brackets, such as [0.9, 0.98], each at least 0 and below 1")]

@@ -12,7 +12,7 @@ from PIL import Image
 
 import saccade as library
 from saccade import cli
-from saccade.training.start import train
+from saccade.runs.train import train
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def test_every_kind_of_image_model_writes_the_same_data_of_a_held_out_picture(sa
 def test_letters_that_no_font_has_are_spoken_of(said, digits, tmp_path, monkeypatch):
     from matplotlib.font_manager import fontManager
 
-    from saccade.explain import lettering
+    from saccade.views import lettering
 
     monkeypatch.setattr(fontManager, "ttflist", [each for each in fontManager.ttflist if "mpl-data" in each.fname])
     lettering._fonts.cache_clear()
@@ -72,7 +72,7 @@ def test_letters_that_no_font_has_are_spoken_of(said, digits, tmp_path, monkeypa
 
 
 def test_what_a_picture_of_many_layers_leaves_out_is_said_beside_it(said, tmp_path, tiny_run, monkeypatch):
-    monkeypatch.setattr("saccade.explain.looking._what_is_left_out", lambda found: "shows little")
+    monkeypatch.setattr("saccade.runs.looking._what_is_left_out", lambda found: "shows little")
     for ending, hint in (("png", f"{tmp_path / 'a.png'} shows little\n"), ("html", "")):
         assert said("look", tiny_run, "1 2 3", "--out", tmp_path / f"a.{ending}")[1] == hint
 

@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from saccade import load
-from saccade.config import load as load_recipe
-from saccade.data.tokenizer import EOS
+from saccade.config.recipe import load as load_recipe
+from saccade.data.text.tokenizer import EOS
 from saccade.files import write_text
-from saccade.tasks.translation import TranslationTask
+from saccade.runs.train import train
+from saccade.tasks.translation.task import TranslationTask
 from saccade.training.checkpoint import RunDirectory, own_tensors
-from saccade.training.start import train
 
 SMALL = ["model.name=transformer", "model.layers=2", "model.width=16", "model.heads=2", "model.feed_forward=24"]
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from saccade import load
-from saccade.data.tokenizer import PAD
+from saccade.data.text.tokenizer import PAD
 from saccade.errors import UserError
 from saccade.export.engine import CTranslate2Engine, fingerprint
 

@@ -9,7 +9,7 @@ import ctranslate2
 import pytest
 import torch
 
-from saccade.data.text import as_line
+from saccade.data.text.pairs import as_line
 from saccade.errors import ConfigError, UserError
 from saccade.export import to_ctranslate2
 from saccade.export.ctranslate2_search import CTranslate2Search

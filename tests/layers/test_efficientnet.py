@@ -7,8 +7,8 @@ from PIL import Image
 from sklearn.datasets import load_sample_image
 from torch.nn import functional as F
 
-from saccade.data.image_decoding import decode
 from saccade.data.image_shape import ImageShape
+from saccade.data.images.decoding import decode
 from saccade.errors import UserError
 from saccade.layers import efficientnet
 from saccade.layers.efficientnet import EfficientNetLite0, published_weights, weights_file

@@ -11,9 +11,9 @@ from pydantic import ValidationError
 from sklearn.datasets import load_sample_image
 from transformers import ResNetConfig, ResNetModel, ViTConfig, ViTModel
 
-from saccade.data.image_decoding import decode
+from saccade.data.builtin.shapes import draw, scenes
 from saccade.data.image_shape import ImageShape
-from saccade.data.shapes import draw, scenes
+from saccade.data.images.decoding import decode
 from saccade.errors import UserError
 from saccade.layers import efficientnet
 from saccade.layers.efficientnet import weights_file

@@ -9,7 +9,7 @@ from torch import nn
 
 from saccade.attention import record_attention
 from saccade.data.image_shape import ImageShape
-from saccade.data.tokenizer import BOS, UNK
+from saccade.data.text.tokenizer import BOS, UNK
 from saccade.models import caption_transformer, show_attend_tell, show_tell
 
 WORDS = 13

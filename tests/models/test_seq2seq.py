@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from saccade.attention import all_scores, all_selections, record_attention
-from saccade.data.tokenizer import BOS
+from saccade.data.text.tokenizer import BOS
 from saccade.layers.recurrent import GRUCell, LSTMCell, RecurrentEncoder
 from saccade.models.seq2seq import Config, Seq2Seq
 

@@ -5,9 +5,9 @@ import torch
 from pydantic import ValidationError
 from transformers.models.swin.modeling_swin import SwinPatchMerging
 
-from saccade.data.axes import Grid
 from saccade.data.image_shape import ImageShape
 from saccade.models.swin import Config, Merge, build
+from saccade.views.axes import Grid
 
 
 def make(**settings):

@@ -4,9 +4,9 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from saccade.data.axes import Grid, Tokens
 from saccade.data.image_shape import ImageShape
 from saccade.models.vit import Config, build
+from saccade.views.axes import Grid, Tokens
 
 CIFAR = ImageShape(3, 32, 32)
 

@@ -70,7 +70,7 @@ PICTURES = [
 @pytest.fixture(scope="session")
 def word_run(tmp_path_factory):
     """A Transformer that learned a few sentences, in pieces of words, for some seconds."""
-    from saccade.training.start import train
+    from saccade.runs.train import train
 
     folder = tmp_path_factory.mktemp("runs")
     pairs = [
@@ -87,7 +87,7 @@ def word_run(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def picture_run(tmp_path_factory):
-    from saccade.training.start import train
+    from saccade.runs.train import train
 
     return train("digits-vit", PICTURES, tmp_path_factory.mktemp("runs") / "pictures")
 
@@ -95,7 +95,7 @@ def picture_run(tmp_path_factory):
 @pytest.fixture(scope="session")
 def caption_run(tmp_path_factory):
     """Show, Attend and Tell after a few steps on pictures of shapes."""
-    from saccade.training.start import train
+    from saccade.runs.train import train
 
     return train("shapes-soft", CAPTIONS, tmp_path_factory.mktemp("runs") / "captions")
 

@@ -39,7 +39,7 @@ def test_runs_say_what_they_read_and_offer_examples(client):
         "pictures": "image",
         "captions": "image",
     }
-    assert {run["task"] for run in runs.values()} == {"translation", "classify", "caption"}
+    assert {run["task"] for run in runs.values()} == {"translation", "image_classes", "captions"}
     assert 1 <= len(runs["words"]["examples"]) <= 6
     assert runs["pictures"]["examples"][0].startswith("data:image/png;base64,")
     for example in runs["words"]["examples"]:

@@ -10,9 +10,9 @@ import pytest
 from PIL import Image
 
 import saccade
-from saccade.explain import captioning
 from saccade.serve.captions import CaptionRun
 from saccade.serve.limits import Limits
+from saccade.tasks.captions import look as captioning
 
 from .conftest import picture
 from .test_api import ask
@@ -77,8 +77,8 @@ def test_a_run_without_its_images_has_no_examples_but_captions(caption_run, tmp_
 
 @pytest.mark.slow
 def test_a_model_that_never_looks_back_has_a_caption_and_no_maps(tmp_path):
+    from saccade.runs.train import train
     from saccade.serve.messages import LookQuestion
-    from saccade.training.start import train
 
     settings = [
         "data.examples=60",

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from saccade.attention import MultiHead
-from saccade.data.tokenizer import EOS
+from saccade.data.text.tokenizer import EOS
 from saccade.errors import UserError
-from saccade.explain.replay import replay
-from saccade.explain.what_if import Cut, Turn, over_source, what_if
+from saccade.tasks.translation.look import replay
+from saccade.tasks.translation.what_if import Cut, Turn, over_source, what_if
 
 SENTENCES = {"words": ("The cats sleep today.", "Les chats dorment aujourd'hui."), "tiny": ("1 2 3 4 5", "5 4 3 2 1")}
 CROSS = "decoder.layers.1.cross_attention"

@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import nn
 
-from saccade import config as configs
 from saccade.attention.positions import position_table
+from saccade.config import recipe as configs
 from saccade.errors import Diverged, UserError
 from saccade.layers.dropout import Dropout, set_share
 from saccade.tasks.task import Loss, Objective, Validation

@@ -8,7 +8,7 @@ import {cycleTheme, startTheme} from "./theme.js";
 import {TranslationPanel} from "./translation.js";
 
 const NAMES = ["run", "with", "text", "example", "map", "head", "unit", "prefix"];
-const PANELS = {translation: TranslationPanel, classify: PicturePanel, caption: CaptionPanel};
+const PANELS = {translation: TranslationPanel, image_classes: PicturePanel, captions: CaptionPanel};
 let runs = [], panels = [], state = {}, latest = 0;
 
 function readLink() {

@@ -1,0 +1,345 @@
+"""From a recipe (YAML) to typed, frozen configs, checked whole before anything starts.
+
+A recipe names a task, a folder of saccade/tasks, and a model, a file of saccade/models. The task's `task.py` and the model's file have a
+`Config` that says which settings there are, next to the class that they configure; saccade/training/config.py has `train`'s.
+The modules are imported here by name, at load, because everything else stands above this file.
+"""
+
+import importlib
+import importlib.util
+import json
+import os
+import pkgutil
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, create_model
+
+from saccade.config.errors import OPTIONS, Means, Sources, listed, meaning, sentences, together
+from saccade.config.files import (
+    Place,
+    dump,
+    find_recipe,
+    format_place,
+    nearest,
+    nearest_file,
+    parse,
+    parse_override,
+    quoted,
+    read,
+    recipes,
+)
+from saccade.errors import ConfigError
+from saccade.files import expanded
+
+__all__ = ["Config", "ExistingFile", "ExistingFolder", "Recipe", "find_recipe", "from_values", "load", "recipes"]
+
+_VARIABLE = re.compile(r"\$(\$?)\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+class Config(BaseModel):
+    """The base of every config: frozen, no unknown settings, and no value turned into another type behind one's back."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, validate_default=True, protected_namespaces=()
+    )
+
+    def _refuse_unused(self, is_for: str, *names: str) -> None:
+        """For validators: whoever changes a setting that other settings make idle would wait in vain for its effect."""
+        for name in names:
+            value = getattr(self, name)
+            if value != type(self).model_fields[name].default:
+                raise ValueError(f"{name} = {quoted(value)} is for {is_for}: leave it out")
+
+
+def _absolute(path: Path) -> Path:
+    """Relative to where the command runs, as for any other tool; absolute, so that a stored config keeps its meaning."""
+    return expanded(path).absolute()
+
+
+def _existing_file(path: Path, info: ValidationInfo) -> Path:
+    path = _absolute(path)
+    if _files_are_checked(info) and not os.path.isfile(path):
+        if os.path.isdir(path):
+            raise ValueError("this is a folder: name a file in it")
+        raise ValueError(f"there is no file {path}{_near(path, os.path.isfile)}")
+    return path
+
+
+def _existing_folder(path: Path, info: ValidationInfo) -> Path:
+    path = _absolute(path)
+    if _files_are_checked(info) and not os.path.isdir(path):
+        if os.path.isfile(path):
+            raise ValueError("this is a file: name the folder that it is in")
+        raise ValueError(f"there is no folder {path}{_near(path, os.path.isdir)}")
+    return path
+
+
+def _files_are_checked(info: ValidationInfo) -> bool:
+    return not info.context or info.context["check_files"]
+
+
+def files_may_be_missing(info: ValidationInfo) -> bool:
+    """For validators: whether somebody only wants to see the recipe, and names the files later."""
+    return info.context is not None and not info.context["complete"]
+
+
+def _near(path: Path, is_meant: Callable[[Path], bool]) -> str:
+    near = nearest_file(path, is_meant)
+    return f": did you mean {near}?" if near else ""
+
+
+ExistingFile = Annotated[Path, Field(strict=False), Means("the path of a file"), AfterValidator(_existing_file)]
+ExistingFolder = Annotated[Path, Field(strict=False), Means("the path of a folder"), AfterValidator(_existing_folder)]
+
+
+class Recipe(Config):
+    """A whole recipe: also an instance of its task's Config, so its other sections are `recipe.data` and so on."""
+
+    task_config: ClassVar[type[Config]]
+
+    description: str = ""
+    task: str
+    model: Any
+    train: Any
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    @property
+    def task_module(self) -> ModuleType:
+        return sys.modules[self.task_config.__module__]
+
+    @property
+    def model_module(self) -> ModuleType:
+        return sys.modules[type(self.model).__module__]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every value, defaults too, as plain text, numbers and lists, in the order of a recipe."""
+        values = self.model_dump(mode="json")
+        values["model"] = {"name": self.model_module.__name__.rpartition(".")[2], **values["model"]}
+        first = [name for name in ("description", "task", "data", "model", "train") if name in values]
+        return {name: values[name] for name in dict.fromkeys([*first, *values])}
+
+    def to_yaml(self) -> str:
+        """The recipe written out in full; `load` reads it back to an equal one."""
+        return dump(_escaped(self.to_dict()))
+
+
+def explained(recipe: Recipe) -> str:
+    """The recipe written out in full, each setting with what it may be and what it is for; still YAML that `load` reads."""
+    text = recipe.to_yaml()
+    lines = text.splitlines()
+    _, numbers = parse(text, "recipe")
+    for place, number in numbers.items():
+        words = meaning(type(recipe), place) if len(place) > 1 and place != ("model", "name") else ""
+        if words:
+            lines[number - 1] = f"{lines[number - 1]:<34}  # {words}"
+    return "".join(f"{line}\n" for line in lines)
+
+
+def load(
+    recipe: str | Path,
+    overrides: Sequence[str] = (),
+    *,
+    varied: Sequence[str] = (),
+    check_files: bool = True,
+    complete: bool = True,
+    package: str = "saccade",
+) -> Recipe:
+    """Read a recipe by name or path, apply overrides such as "model.layers=4" (the last one wins), and check all of it.
+
+    `varied` are the overrides of one run of a comparison: a mistake in them is told as one of --vary, not of --set.
+    `check_files=False` reads the config of a trained model where its training data need not be any more, `complete=False` a recipe
+    whose files are still to be named.
+    `package` holds the tasks, models and training modules.
+    """
+    path = find_recipe(recipe)
+    label = f"recipe {recipe}" if str(recipe) == path.stem else str(recipe)
+    values, lines = read(path, label)
+    if values is None:
+        raise ConfigError(f"{label} is empty: it needs at least `task` and `model`; `saccade recipes` lists examples")
+    if not isinstance(values, dict):
+        raise ConfigError(
+            f"{label} holds {quoted(values)} but must hold `name: value` lines such as `task: translation`"
+        )
+    sources = Sources({place: f"{label}, line {line}" for place, line in lines.items()} | {(): label})
+    before = _model_name(values)
+    for option, given in (("--set", overrides), ("--vary", varied)):
+        for override in given:
+            _override(values, sources, override, option)
+    if before != _model_name(values) and isinstance(values.get("model"), dict):
+        # Another model: the recipe's own settings were for the one it named.
+        own = values["model"].items()
+        values["model"] = {name: value for name, value in own if sources.get(("model", name)) in OPTIONS}
+    return _checked(_expanded(values, (), sources), label, sources, package, check_files, complete)
+
+
+def from_values(values: dict[str, Any], label: str) -> Recipe:
+    """The recipe of a model that was trained elsewhere, on files that nobody knows. `label` says where the values are from."""
+    return _checked(values, label, Sources({(): label}), "saccade", check_files=False, complete=False)
+
+
+def _checked(
+    values: dict[str, Any], label: str, sources: Sources, package: str, check_files: bool, complete: bool
+) -> Recipe:
+    task = _task(values, sources, package)
+    model = _model(values, sources, task, package)
+    train = importlib.import_module(f"{package}.training.config").TrainConfig
+    recipe_class = _recipe_class(task.Config, model.Config, train)
+    values["model"] = {name: value for name, value in values["model"].items() if name != "name"}
+    for name, field in recipe_class.model_fields.items():
+        if _is_config(field.annotation) and values.get(name) is None:
+            values[name] = {}  # a section left out, or with nothing under it, has its defaults
+    try:
+        return recipe_class.model_validate_json(
+            _as_json(values, label), context={"check_files": check_files, "complete": complete}
+        )
+    except ValidationError as error:
+        found = sentences(error, recipe_class, values, sources, _settings_of_models(task, package))
+        raise ConfigError(together(found, label)) from None
+
+
+def _model_name(values: dict[str, Any]) -> Any:
+    model = values.get("model")
+    return model.get("name") if isinstance(model, dict) else None
+
+
+def _override(values: dict[str, Any], sources: Sources, override: str, option: str) -> None:
+    name, equals, text = override.partition("=")
+    place = tuple(name.strip().split("."))
+    if not equals or not all(place):
+        raise ConfigError(f"{option} {quoted(override)} must be PLACE=VALUE, for example {option} train.steps=2000")
+    for depth, part in enumerate(place[:-1], start=1):
+        if not isinstance(values.get(part), dict):
+            values[part] = {}
+            sources[place[:depth]] = option
+        values = values[part]
+    values[place[-1]] = parse_override(text, f"{option} {override}")
+    for below in [known for known in sources if known[: len(place)] == place]:
+        del sources[below]
+    sources[place] = option
+
+
+def _expanded(value: Any, place: Place, sources: Sources) -> Any:
+    """${NAME} in text becomes the environment's value; $${NAME} stays ${NAME}."""
+    if isinstance(value, dict):
+        return {name: _expanded(inner, (*place, name), sources) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_expanded(inner, (*place, index), sources) for index, inner in enumerate(value)]
+    if not isinstance(value, str):
+        return value
+
+    def replace(match: re.Match[str]) -> str:
+        dollar, name = match.groups()
+        if dollar:
+            return match[0][1:]
+        if name not in os.environ:
+            raise ConfigError(
+                f"{format_place(place)} = {quoted(value)} ({sources.of(place)}) needs the environment variable {name}, "
+                f"which is not set: run `export {name}=...` with the folder of the data first (docs/data.md says what is in it)"
+            )
+        return os.environ[name]
+
+    return _VARIABLE.sub(replace, value)
+
+
+def _escaped(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _escaped(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_escaped(inner) for inner in value]
+    return _VARIABLE.sub(r"$\g<0>", value) if isinstance(value, str) else value
+
+
+def _as_json(values: dict[str, Any], label: str) -> bytes:
+    """pydantic takes a list for a tuple and text for a path from JSON, and nothing else for anything else."""
+    try:
+        return json.dumps(values, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise ConfigError(f"{label} holds text that is not valid Unicode ({error.object[error.start]!a})") from None
+
+
+def _task(values: dict[str, Any], sources: Sources, package: str) -> ModuleType:
+    name = values.get("task")
+    tasks = _folder_names(f"{package}.tasks")
+    if isinstance(name, str) and name in tasks:
+        return importlib.import_module(f"{package}.tasks.{name}.task")
+    raise _wrong_name(("task",), values, sources, tasks, "a task")
+
+
+def _model(values: dict[str, Any], sources: Sources, task: ModuleType, package: str) -> ModuleType:
+    section, place = values.get("model"), ("model", "name")
+    if section is not None and not isinstance(section, dict):
+        raise ConfigError(
+            f"model = {quoted(section)} ({sources.of(('model',))}) must be a group of settings, one of them `name`"
+        )
+    values["model"] = section = section or {}
+    name, kind = section.get("name"), task.Config.model_kind
+    if isinstance(name, str) and name in _file_names(f"{package}.models"):
+        module = importlib.import_module(f"{package}.models.{name}")
+        if getattr(getattr(module, "Config", None), "kind", None) == kind:
+            return module
+    fitting = [model for model, config in _modules(f"{package}.models", "kind") if config.kind == kind]
+    raise _wrong_name(place, section, sources, fitting, f"a model for the task {values['task']}")
+
+
+def _settings_of_models(task: ModuleType, package: str) -> dict[str, list[str]]:
+    """Every setting of every model for the task, and which models have it."""
+    found: dict[str, list[str]] = {}
+    for name, config in _modules(f"{package}.models", "kind"):
+        if config.kind == task.Config.model_kind:
+            for setting in config.model_fields:
+                found.setdefault(setting, []).append(name)
+    return found
+
+
+def _wrong_name(
+    place: Place, section: Mapping[str, Any], sources: Sources, names: Sequence[str], what: str
+) -> ConfigError:
+    given, where = section.get(str(place[-1])), f"({sources.of(place)})"
+    choice = f"choose {listed(names, 'or')}"
+    if given is None:
+        return ConfigError(f"{format_place(place)} {where} is missing: {choice}")
+    near = nearest(given, names)
+    hint = f"did you mean {near}? ({choice})" if near else choice
+    return ConfigError(f"{format_place(place)} = {quoted(given)} {where} is not {what}: {hint}")
+
+
+@cache
+def _recipe_class(task: type[Config], model: type[Config], train: type[Config]) -> type[Recipe]:
+    """One class per combination, so that a recipe read back compares equal."""
+    made = create_model("Recipe", __base__=(task, Recipe), model=(model, ...), train=(train, ...))
+    made.task_config = task  # type: ignore[attr-defined]
+    return cast(type[Recipe], made)
+
+
+def _is_config(annotation: object) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, Config)
+
+
+def _folder_names(package: str) -> list[str]:
+    spec = importlib.util.find_spec(package)
+    found = pkgutil.iter_modules(spec.submodule_search_locations if spec else None)
+    return [module.name for module in found if module.ispkg]
+
+
+def _file_names(package: str) -> list[str]:
+    spec = importlib.util.find_spec(package)
+    return [module.name for module in pkgutil.iter_modules(spec.submodule_search_locations if spec else None)]
+
+
+def _modules(package: str, attribute: str) -> list[tuple[str, Any]]:
+    """Every module whose Config has the attribute: slow, so only for what an error says."""
+    found = []
+    for name in _file_names(package):
+        config = getattr(importlib.import_module(f"{package}.{name}"), "Config", None)
+        if hasattr(config, attribute):
+            found.append((name, config))
+    return found

@@ -1,0 +1,189 @@
+"""Decoded images on disk: written once, one after another, then mapped into memory, so that their number does not matter.
+
+The folder gets its name when everything is in it, so one that was interrupted halfway is never taken for whole.
+
+Axis legend: N images, C channels, H rows, W columns.
+"""
+
+import json
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.lib import format as npy
+
+from saccade.data.image_shape import ImageShape
+from saccade.data.images.decoding import BadImage, decode
+from saccade.data.images.files import Listing
+from saccade.errors import UserError
+
+Say = Callable[[str], None]
+
+_MANY = 2000  # images whose reading is announced
+_SILENCE = 10.0  # seconds without a word
+
+
+@dataclass(frozen=True)
+class ImageSet:
+    """The images of one split. Pixels are a view of a file: do not write to them."""
+
+    pixels: np.ndarray[Any, np.dtype[np.uint8]]  # (N, C, H, W)
+    labels: np.ndarray[Any, np.dtype[np.int64]]  # (N,)
+    names: list[str]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @classmethod
+    def open(cls, directory: Path, split: str, shape: ImageShape) -> "ImageSet":
+        try:
+            pixels = npy.open_memmap(directory / f"{split}.npy", mode="r")
+            labels = np.load(directory / f"{split}.labels.npy", allow_pickle=False)
+            names = json.loads((directory / f"{split}.names.json").read_text(encoding="utf-8"))
+            expected = (len(labels), shape.channels, shape.rows, shape.columns)
+            if pixels.shape != expected or pixels.dtype != np.uint8 or len(names) != len(labels):
+                raise ValueError(f"{pixels.shape} {pixels.dtype} for {expected}")
+        except (OSError, ValueError, TypeError) as error:
+            raise UserError(
+                f"{directory} does not hold the whole {split} images ({error}): copy the run again, or train it anew from its files"
+            ) from None
+        return cls(pixels.view(np.ndarray), labels, names)
+
+
+@dataclass
+class Counts:
+    """What happened while images were decoded."""
+
+    images: int = 0
+    resized: int = 0
+    bad: int = 0
+    first_bad: str = ""
+    seconds: float = 0.0
+
+    @property
+    def why_none(self) -> str:
+        """What to add where too few images are left."""
+        return f" ({self.bad:,} cannot be decoded, the first: {self.first_bad})" if self.bad else ""
+
+    def sentences(self, shape: ImageShape, whole: float) -> Iterator[str]:
+        """For people; `whole` is how long everything from listing to the last byte took."""
+        share = 100 * self.seconds / max(whole, 1e-9)
+        yield f"{self.images:,} images read in {whole:.1f} s, {share:.0f} % of it to decode them"
+        if self.resized:
+            size = f"{shape.rows} × {shape.columns}"
+            how = "stretched to" if shape.stretched else "cut to the proportions of"
+            yield f"{self.resized:,} images had another size and were scaled and {how} {size}"
+        if self.bad:
+            yield f"left out, because they cannot be decoded: {self.bad:,} of the images, the first: {self.first_bad}"
+
+
+class _Reading:
+    """Says how far the reading of many images is."""
+
+    def __init__(self, total: int, say: Say):
+        self.total, self.done, self.say, self.said = total, 0, say, time.monotonic()
+        if total >= _MANY:
+            say(f"reading {total:,} images")
+
+    def watched(self, indices: Sequence[int]) -> Iterator[int]:
+        for index in indices:
+            if time.monotonic() - self.said > _SILENCE:
+                self.say(f"{self.done:,} of {self.total:,} images read")
+                self.said = time.monotonic()
+            yield index
+            self.done += 1
+
+
+def write_sets(
+    directory: Path,
+    splits: Mapping[Any, tuple[Listing, Sequence[int]]],
+    classes: Sequence[str],
+    shape: ImageShape,
+    skip_bad: bool,
+    say: Say,
+) -> Counts:
+    """Decodes the chosen images of every split into `directory`; one that is there already is replaced when the new one is whole.
+
+    What takes long is announced, and how far it is every now and then."""
+    counts = Counts()
+    reading = _Reading(sum(len(indices) for _, indices in splits.values()), say)
+    aside = directory.with_name(f".{directory.name}.{uuid.uuid4().hex}.part")
+    try:
+        aside.mkdir(parents=True)
+        for split, (listing, indices) in splits.items():
+            _write(aside, split, listing, reading.watched(indices), classes, shape, skip_bad, counts)
+        shutil.rmtree(directory, ignore_errors=True)
+        aside.rename(directory)
+    except OSError as error:
+        raise UserError(
+            f"{directory} cannot be written ({error.strerror or error}): make room or choose another place"
+        ) from None
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    return counts
+
+
+def _write(
+    directory: Path,
+    split: str,
+    listing: Listing,
+    indices: Iterable[int],
+    classes: Sequence[str],
+    shape: ImageShape,
+    skip_bad: bool,
+    counts: Counts,
+) -> None:
+    numbers = {name: number for number, name in enumerate(classes)}
+    labels: list[int] = []
+    names: list[str] = []
+    with _growing(directory / f"{split}.npy", shape) as file:
+        for index in indices:
+            before = time.perf_counter()
+            try:
+                pixels, resized = decode(listing.open(index), shape, listing.names[index])
+            except BadImage as error:
+                said = str(error) if Path(listing.origin).name in str(error) else f"{listing.origin}: {error}"
+                if not skip_bad:
+                    raise UserError(f"{said}; --skip-bad leaves such images out") from None
+                counts.bad += 1
+                counts.first_bad = counts.first_bad or said
+                continue
+            counts.seconds += time.perf_counter() - before
+            counts.images += 1
+            counts.resized += resized
+            file.write(pixels.tobytes())
+            labels.append(numbers[listing.labels[index]])
+            names.append(listing.names[index])
+    np.save(directory / f"{split}.labels.npy", np.array(labels, np.int64), allow_pickle=False)
+    (directory / f"{split}.names.json").write_text(json.dumps(names, ensure_ascii=False), encoding="utf-8")
+
+
+@contextmanager
+def _growing(path: Path, shape: ImageShape) -> Iterator[BinaryIO]:
+    """A .npy file of images that are written one after another; how many is put into its header at the end.
+
+    Written through a file and not through a memory map: on a full disk the one raises an error, the other kills the process.
+    """
+    size = shape.channels * shape.rows * shape.columns
+    with path.open("wb") as file:
+        _header(file, 0, shape)
+        start = file.tell()
+        yield file
+        count = (file.tell() - start) // size
+        file.seek(0)
+        _header(file, count, shape)  # numpy leaves room in it for the first size to grow
+        assert file.tell() == start
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _header(file: BinaryIO, count: int, shape: ImageShape) -> None:
+    sizes = (count, shape.channels, shape.rows, shape.columns)
+    npy.write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": sizes})

@@ -1,0 +1,309 @@
+"""Labelled images as training needs them: all of one size, decoded once, mapped into memory.
+
+Images are prepared once, into the run directory:
+
+    classes.json              the classes in order, the size of an image, mean and deviation of each channel
+    images/SPLIT.npy          pixels, 8 bits each
+    images/SPLIT.labels.npy   the number of each image's class
+    images/SPLIT.names.json   where each image came from
+
+so that a run can be gone on with and moved without its files, and several processes read the same pixels. To predict, classes.json is
+enough. Of train, valid and test, those that are not given are cut from train: a share of every class (`held_out`), drawn by
+`split_seed`.
+
+Axis legend: N images, C channels, H rows, W columns.
+"""
+
+import json
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from itertools import permutations
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import AfterValidator, Field, ValidationInfo, model_validator
+
+from saccade.config.errors import Means
+from saccade.config.files import nearest_file
+from saccade.config.recipe import Config, files_may_be_missing
+from saccade.data.image_shape import ImageShape
+from saccade.data.images.cache import ImageSet, write_sets
+from saccade.data.images.decoding import BadImage, from_array, is_grey, size_upright
+from saccade.data.images.files import Listing, in_order, list_images
+from saccade.data.images.scatter import ScatterConfig
+from saccade.data.images.splits import SPLITS, SplitName, split_listings
+from saccade.errors import UserError
+from saccade.files import expanded, make_directory, write_text
+
+Say = Callable[[str], None]
+
+_SMALLEST = 4  # pixels a side: what is smaller is no picture to take the size of all others from
+_ASKED = 64  # images whose header is read to learn whether there is colour
+
+
+def _existing(path: Path, info: ValidationInfo) -> Path:
+    path = expanded(path).absolute()
+    if (not info.context or info.context["check_files"]) and not path.exists():
+        near = nearest_file(path)
+        raise ValueError(f"there is no file or folder {path}{near and f': did you mean {near}?'}")
+    return path
+
+
+ImagesPath = Annotated[
+    Path, Field(strict=False), Means("the path of a folder, zip, CSV or idx file"), AfterValidator(_existing)
+]
+
+
+class ImagesConfig(Config):
+    corpus: Literal["files", "digits"] = Field("files", description="your own files, or 1,797 built-in digits of 8 × 8")
+    train: ImagesPath | None = Field(
+        None, description="a folder with a folder for each class, a zip of one, a CSV of path and label, or idx images"
+    )
+    valid: ImagesPath | None = Field(None, description="cut from train unless given")
+    test: ImagesPath | None = Field(None, description="cut from train unless given")
+    held_out: float = Field(
+        0.1, gt=0, le=0.4, description="the share of train that is cut off for each of valid and test"
+    )
+    split_seed: int = Field(1, ge=0, lt=2**63, description="which images are cut off: the same for every train.seed")
+    rows: int | None = Field(None, ge=_SMALLEST, le=4096, description="of every image; those of the first unless given")
+    columns: int | None = Field(None, ge=_SMALLEST, le=4096)
+    channels: Literal[1, 3] | None = Field(None, description="1 for grey, 3 for colour; as the images are unless given")
+    skip_bad: bool = Field(False, description="leave out images that cannot be decoded, and say how many")
+    batch: int = Field(64, ge=1, description="images a batch")
+    scatter: ScatterConfig = Field(ScatterConfig.model_validate({}), description="harder images made of easy ones")
+
+    @model_validator(mode="after")
+    def _files_are_named(self, info: ValidationInfo) -> "ImagesConfig":
+        if not files_may_be_missing(info) and self.corpus == "files" and self.train is None:
+            raise ValueError("name your images: --set data.train=FOLDER, or take data.corpus=digits")
+        if self.corpus == "digits" and (self.train or self.valid or self.test):
+            raise ValueError("the built-in digits take no files: leave train, valid and test out, or set corpus: files")
+        given = [path for path in (self.train, self.valid, self.test) if path is not None]
+        for one, other in permutations(map(Path.resolve, given), 2):
+            if one == other:
+                raise ValueError(
+                    "train, valid and test must be different images: leave valid or test out to have it cut from train"
+                )
+            if one in other.parents and other.is_dir() and not files_may_be_missing(info):
+                raise ValueError(
+                    f"train, valid and test must be different images, but {other} is part of {one}: move it out"
+                )
+        if self.valid is not None and self.test is not None:
+            self._refuse_unused("images that validation and test are cut from, and theirs are named", "split_seed")
+        if (self.rows is None) != (self.columns is None):
+            raise ValueError("give both rows and columns, or neither: then the first image decides")
+        return self
+
+
+@dataclass(frozen=True)
+class Images:
+    directory: Path
+    classes: tuple[str, ...]
+    shape: ImageShape
+    mean: tuple[float, ...]  # of each channel over the training images, pixels counted from 0 to 1
+    deviation: tuple[float, ...]
+
+    @cached_property
+    def train(self) -> ImageSet:
+        """Opened when first asked for: a run that only predicts does not need its images any more."""
+        return ImageSet.open(self.directory / "images", "train", self.shape)
+
+    @cached_property
+    def valid(self) -> ImageSet:
+        return ImageSet.open(self.directory / "images", "valid", self.shape)
+
+    @cached_property
+    def test(self) -> ImageSet:
+        return ImageSet.open(self.directory / "images", "test", self.shape)
+
+    @property
+    def are_there(self) -> bool:
+        """Whether there are any: a model may have come alone."""
+        return (self.directory / "images" / "test.npy").exists()
+
+    def split(self, name: SplitName) -> ImageSet:
+        if not self.are_there:
+            raise UserError(
+                f"{self.directory} holds no {name} images, only a model: name others (evaluate --data), or copy the whole run"
+            )
+        images: ImageSet = getattr(self, name)
+        return images
+
+
+def prepare(config: ImagesConfig, directory: Path, say: Say) -> Images:
+    """Lists, splits, decodes; everything is in `directory` afterwards."""
+    started = time.monotonic()
+    listings = _listings(config)
+    classes = _classes(listings["train"])
+    splits = split_listings(listings, classes, config.split_seed, config.held_out)
+    shape = _shape(config, *splits["train"])
+    make_directory(directory)
+    counts = write_sets(directory / "images", splits, classes, shape, config.skip_bad, say)
+    sets = {split: ImageSet.open(directory / "images", split, shape) for split in SPLITS}
+    for split in SPLITS:
+        if not len(sets[split]):
+            raise UserError(
+                f"no image is left to {_PURPOSES[split]}{counts.why_none}: add some to the classes, or name data.{split}"
+            )
+    missing = set(range(len(classes))) - set(sets["train"].labels.tolist())
+    if missing:
+        raise UserError(
+            f"no image of the class {classes[min(missing)]} is left to train on, without those that are held out or cannot be decoded"
+            f"{counts.why_none}: add some, or take the class away"
+        )
+    images = Images(directory, classes, shape, *_moments(sets["train"]))
+    _save(images)
+    _tell(images, sets, listings, say)
+    for sentence in counts.sentences(shape, time.monotonic() - started):
+        say(sentence)
+    return images
+
+
+def reopen(directory: Path) -> Images:
+    """The images that `prepare` left there."""
+    path = directory / "classes.json"
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        shape = ImageShape(**values["image"])
+        classes, mean, deviation = (tuple(values[name]) for name in ("classes", "mean", "deviation"))
+        if not classes or len(mean) != shape.channels or len(deviation) != shape.channels:
+            raise ValueError("its lists have the wrong lengths")
+        return Images(directory, classes, shape, mean, deviation)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(
+            f"{path} cannot be read ({error}): this run is not complete; copy it again or train it anew"
+        ) from None
+
+
+# What there is
+
+
+def _listings(config: ImagesConfig) -> dict[SplitName, Listing]:
+    if config.corpus == "digits":
+        return {"train": _digits()}
+    assert config.train is not None
+    train = list_images(config.train)
+    given: dict[SplitName, Path | None] = {"valid": config.valid, "test": config.test}
+    held_out = {split: list_images(path, in_order(train.labels)) for split, path in given.items() if path is not None}
+    return {"train": train, **held_out}
+
+
+def _digits() -> Listing:
+    from sklearn.datasets import load_digits
+
+    images, labels = load_digits(return_X_y=True)
+    pixels = np.rint(images.reshape(-1, 8, 8) * (255 / 16)).astype(np.uint8)
+    names = [f"digit {index}" for index in range(len(pixels))]
+    return Listing("digits", names, [str(label) for label in labels], lambda i: from_array(pixels[i], names[i]))
+
+
+def _classes(train: Listing) -> tuple[str, ...]:
+    classes = in_order(train.labels)
+    if len(classes) < 2:
+        empty = f", and no image in {_some(train.empty)}" if train.empty else ""
+        raise UserError(f"{train.origin} has images of one class only ({classes[0]}){empty}: two or more are needed")
+    if {name.lower() for name in classes} <= {"train", "training", "valid", "val", "validation", "test", "testing"}:
+        raise UserError(
+            f"{train.origin} has the folders {', '.join(classes)}, which are no classes: name each of them by itself in data.train, "
+            "data.valid and data.test"
+        )
+    return classes
+
+
+# What an image is
+
+
+def _shape(config: ImagesConfig, listing: Listing, indices: Sequence[int]) -> ImageShape:
+    rows, columns, channels = config.rows, config.columns, config.channels
+    if rows is None or columns is None:
+        rows, columns, name = _first_size(listing, indices, config.skip_bad)
+        if min(rows, columns) < _SMALLEST or max(rows, columns) > 4096:
+            raise UserError(
+                f"the first image, {name}, has {rows} × {columns} pixels, which cannot be the size of all: "
+                "give one with data.rows and data.columns"
+            )
+    return ImageShape(channels or _channels(listing, indices), rows, columns)
+
+
+def _first_size(listing: Listing, indices: Sequence[int], skip_bad: bool) -> tuple[int, int, str]:
+    first_bad = ""
+    for index in indices:
+        try:
+            return *size_upright(listing.open(index)), listing.names[index]
+        except BadImage as error:
+            if not skip_bad:
+                raise UserError(f"{error}; --skip-bad leaves such images out") from None
+            first_bad = first_bad or str(error)
+    raise UserError(
+        f"{listing.origin} has no image that can be read: check that its files are pictures; the first of {len(indices):,}: {first_bad}"
+    )
+
+
+def _channels(listing: Listing, indices: Sequence[int]) -> int:
+    """3 if any of some images, evenly spread, has colour."""
+    for place in np.linspace(0, len(indices) - 1, min(_ASKED, len(indices))).astype(int):
+        try:
+            if not is_grey(listing.open(indices[place])):
+                return 3
+        except BadImage:
+            continue  # decoding will say so
+    return 1
+
+
+def _moments(images: ImageSet) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and deviation of each channel, exact, from how often each of the 256 values occurs."""
+    counts = np.zeros((images.pixels.shape[1], 256), np.int64)  # (C, 256)
+    for start in range(0, len(images), 1024):
+        part = images.pixels[start : start + 1024]
+        for channel in range(len(counts)):
+            counts[channel] += np.bincount(part[:, channel].ravel(), minlength=256)
+    mean, deviation = [], []
+    for row in counts.tolist():  # in whole numbers, of which Python has any size, so that no contrast is exactly none
+        total, first, second = (sum(count * value**power for value, count in enumerate(row)) for power in range(3))
+        mean.append(first / total / 255)
+        variance = (total * second - first**2) / total**2
+        deviation.append(math.sqrt(variance) / 255 if variance else 1.0)  # a channel without contrast stays as it is
+    return tuple(mean), tuple(deviation)
+
+
+# What is kept and what is said
+
+
+def _save(images: Images) -> None:
+    values = {
+        "classes": images.classes,
+        "image": asdict(images.shape),
+        "mean": images.mean,
+        "deviation": images.deviation,
+    }
+    write_text(images.directory / "classes.json", json.dumps(values, ensure_ascii=False, indent=1))
+
+
+_PURPOSES: dict[str, str] = {"train": "train on", "valid": "validate", "test": "test"}
+
+
+def _tell(images: Images, sets: dict[SplitName, ImageSet], listings: dict[SplitName, Listing], say: Say) -> None:
+    shape = images.shape
+    parts = [f"{len(sets[split]):,} to {_PURPOSES[split]}" for split in SPLITS]
+    kind = "grey" if shape.channels == 1 else "colour"
+    size = f"{shape.rows} × {shape.columns} pixels, {kind}"
+    say(f"images of {len(images.classes):,} classes: {', '.join(parts[:2])} and {parts[2]}; {size}")
+    for split in ("valid", "test"):
+        present = set(sets[split].labels.tolist())
+        absent = [name for number, name in enumerate(images.classes) if number not in present]
+        if absent:
+            why = "which it lacks" if split in listings else "which have too few images"
+            say(f"none to {_PURPOSES[split]} of {_some(absent)}, {why}: no score tells of them")
+    for listing in listings.values():
+        if listing.empty:
+            say(f"{listing.origin} holds no image in {_some(listing.empty)}: no class is made of that")
+        if listing.ignored:
+            say(f"{listing.origin} holds {listing.ignored:,} other files, which were not read")
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5:,} more" if len(names) > 5 else "")

@@ -1,0 +1,210 @@
+"""Where labelled images come from: a folder per class, a zip of that, a CSV of paths and labels, or a pair of idx files.
+
+Every source becomes a `Listing`: names, labels, and a way to open one image. Nothing is decoded here, nothing is extracted, and nothing
+outside the path that was given is read: links and CSV lines that lead out of its folder are refused.
+"""
+
+import csv
+import gzip
+import os
+import re
+import unicodedata
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO
+
+import numpy as np
+from PIL import Image
+
+from saccade.data.images.decoding import from_array
+from saccade.data.images.store import (
+    ImageStore,
+    check_inside,
+    check_zip_is_whole,
+    folder_store,
+    open_file,
+    zip_store,
+)
+from saccade.data.text.pairs import counted
+from saccade.errors import UserError
+
+_LARGEST_IDX = 1 << 32  # bytes
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Images to be opened one by one, in an order that depends on their names alone."""
+
+    origin: str
+    names: Sequence[str]
+    labels: Sequence[str]
+    open: Callable[[int], Image.Image]
+    ignored: int = 0  # files that are no images by their ending
+    empty: Sequence[str] = ()  # folders beside those of the classes that hold no image
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+def list_images(path: Path, classes: Sequence[str] = ()) -> Listing:
+    """What stands at the path. `classes` are the labels that are known already, from the training images."""
+    try:
+        if path.is_dir():
+            return _by_folder(folder_store(path), classes)
+        with path.open("rb") as file:
+            start = file.read(4)
+        if zipfile.is_zipfile(path):
+            return _by_folder(zip_store(path), classes)
+        if start[:2] == b"\x1f\x8b" or start[:3] == b"\0\0\x08":
+            return _idx(path)
+        if path.suffix.lower() == ".csv":
+            return _csv(path)
+        check_zip_is_whole(path)
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error.strerror or error}): check the path and its rights") from None
+    raise UserError(
+        f"{path} is none of the kinds of image data: give a folder with a folder for each class, a zip of one, "
+        "a .csv with the columns path and label, or an idx file of images"
+    )
+
+
+def in_order(labels: Iterable[str]) -> tuple[str, ...]:
+    """The class list: by alphabet, or by number where all are numbers."""
+    names = sorted(set(labels))
+    if all(re.fullmatch(r"[0-9]{1,9}", name) for name in names):
+        names.sort(key=int)
+    return tuple(names)
+
+
+# A folder or a zip: the class is the name of a folder
+
+
+def _by_folder(store: ImageStore, classes: Sequence[str]) -> Listing:
+    if not store.names:
+        raise _no_images(store)
+    names = store.names
+    parts = [_parts(name) for name in names]
+    outer = _outer_folders(parts, classes)
+    alone = [name for name, path in zip(names, parts, strict=True) if len(path) < len(outer) + 2]
+    if alone:
+        raise UserError(
+            f"{store.origin} has {counted(len(alone), 'image')} outside of any class folder, the first {alone[0]}: "
+            "put each image into a folder that is named after its class"
+        )
+    labels = [path[len(outer)] for path in parts]
+    beside = {path[-1] for path in map(_parts, store.folders) if path[:-1] == outer}
+    empty = sorted(beside - set(labels))
+    return Listing(store.origin, names, labels, lambda index: store.open(names[index]), store.ignored, empty)
+
+
+def _parts(name: str) -> tuple[str, ...]:
+    return PurePosixPath(unicodedata.normalize("NFC", name)).parts
+
+
+def _outer_folders(parts: Sequence[tuple[str, ...]], classes: Sequence[str]) -> tuple[str, ...]:
+    """A zip often wraps everything in one more folder: that one is no class."""
+    depth = 0
+    while (
+        len({path[depth] for path in parts}) == 1
+        and parts[0][depth] not in classes
+        and min(map(len, parts)) > depth + 2
+    ):
+        depth += 1
+    return parts[0][:depth]
+
+
+def _no_images(store: ImageStore) -> UserError:
+    path = Path(store.origin)
+    idx = sorted(each.name for each in path.glob("*idx3*")) if path.is_dir() else []
+    if idx:
+        return UserError(f"{path} is a folder of idx files: name the file of the images, for example {path / idx[0]}")
+    return UserError(f"{path} has no images in it: give a folder (or a zip) with a folder of images for each class")
+
+
+# A table of paths and labels
+
+
+def _csv(path: Path) -> Listing:
+    root = os.path.realpath(path.parent)
+    names, labels = [], []
+    lines: dict[str, int] = {}  # of each file
+    missing: list[str] = []
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            rows = csv.DictReader(file)
+            columns = [(name or "").strip().lower() for name in rows.fieldnames or ()]
+            if "path" not in columns or "label" not in columns:
+                raise UserError(
+                    f"{path} begins with the columns {', '.join(columns) or '(none)'}: its first line must name path and label, "
+                    "separated by commas"
+                )
+            rows.fieldnames = columns
+            for row in rows:
+                name, label = (row["path"] or "").strip(), unicodedata.normalize("NFC", (row["label"] or "").strip())
+                if not name or not label:
+                    raise UserError(f"{path}, line {rows.line_num}, lacks a path or a label: fill it in or delete it")
+                check_inside(os.path.join(root, name), root, path)
+                before = lines.setdefault(os.path.realpath(os.path.join(root, name)), rows.line_num)
+                if before != rows.line_num:
+                    raise UserError(
+                        f"{path} names {name} in line {before} and again in line {rows.line_num}: keep one of them, "
+                        "or the same image could be trained on and tested with"
+                    )
+                if not os.path.lexists(os.path.join(root, name)):
+                    missing.append(f"{name} in line {rows.line_num}")
+                names.append(name)
+                labels.append(label)
+    except (UnicodeDecodeError, csv.Error, ValueError) as error:
+        raise UserError(f"{path} is not a readable CSV ({error}): save it as CSV in UTF-8") from None
+    if not names:
+        raise UserError(f"{path} has no lines below its first one: add a path and a label per line")
+    if missing:
+        raise UserError(
+            f"{path}: {len(missing):,} of the {len(names):,} files that it names are not there, the first {missing[0]}; "
+            "correct the paths, which are counted from the folder of the CSV, or delete the lines"
+        )
+    return Listing(str(path), names, labels, lambda index: open_file(Path(root, names[index]), names[index]))
+
+
+# Idx: the format of MNIST
+
+
+def _idx(path: Path) -> Listing:
+    """Labels are in the file beside it that has labels and idx1 in its name instead of images and idx3."""
+    images = _read_idx(path, 3)
+    beside = path.with_name(path.name.replace("images", "labels").replace("idx3", "idx1"))
+    if beside == path or not beside.is_file():
+        what = f"{beside}, which is not there" if beside != path else "a file named after it, with labels for images"
+        raise UserError(f"the labels of {path} are looked for in {what}: put them there under this name")
+    labels = _read_idx(beside, 1)
+    if len(labels) != len(images):
+        raise UserError(f"{path} has {len(images):,} images but {beside} {len(labels):,} labels: get both anew")
+    names = [f"{path.name} {index}" for index in range(len(images))]
+    return Listing(str(path), names, [str(label) for label in labels], lambda i: from_array(images[i], names[i]))
+
+
+def _read_idx(path: Path, dimensions: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    try:
+        with path.open("rb") as raw:
+            packed = raw.read(2) == b"\x1f\x8b"
+            raw.seek(0)
+            file: BinaryIO = gzip.GzipFile(fileobj=raw) if packed else raw  # type: ignore[assignment]
+            magic = file.read(4)
+            if magic != bytes([0, 0, 8, dimensions]):
+                raise UserError(
+                    f"{path} does not begin as an idx file of 8-bit numbers in {dimensions} dimension{'s'[: dimensions - 1]}: "
+                    "give one as MNIST has them"
+                )
+            sizes = [int.from_bytes(file.read(4), "big") for _ in range(dimensions)]
+            expected = int(np.prod(sizes, dtype=object))
+            content = file.read(min(expected, _LARGEST_IDX) + 1)
+    except (EOFError, OSError, ValueError, zlib.error) as error:
+        raise UserError(f"{path} is damaged or cut short ({error}): get it again") from None
+    if len(content) != expected or expected == 0:
+        raise UserError(
+            f"{path} promises {' × '.join(map(str, sizes))} numbers and has {len(content):,}{'+' * (len(content) > expected)}: get it again"
+        )
+    return np.frombuffer(content, np.uint8).reshape(sizes)

@@ -1,0 +1,204 @@
+"""Images by name in a folder or a zip, labelled or not, and how one of them is opened.
+
+Nothing is decoded here, nothing is extracted, and nothing outside the path that was given is read: links that lead out are refused.
+"""
+
+import os
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from saccade.data.image_shape import ImageShape
+from saccade.data.images.decoding import ENDINGS, BadImage, NoImage, Pixels, copied, decode, from_array, open_image
+from saccade.errors import UserError
+
+AnyImage = str | os.PathLike[str] | Image.Image | np.ndarray[Any, Any]  # an array of bytes (H, W) or (H, W, 3)
+
+_LARGEST_FILE = 1 << 29  # bytes
+
+
+@dataclass(frozen=True)
+class ImageStore:
+    origin: str
+    names: Sequence[str]  # paths inside it, sorted
+    open: Callable[[str], Image.Image]
+    ignored: int = 0  # files that are no images by their ending
+    folders: frozenset[str] = frozenset()  # all paths of folders inside it
+
+    def find(self, name: str) -> str | None:
+        """The path of an image by its path or, where only one has it, by its bare name: archives often wrap images in one more folder."""
+        name = name.replace("\\", "/").removeprefix("./")
+        if name in self._known:
+            return name
+        return self._by_bare_name.get(PurePosixPath(name).name)
+
+    @cached_property
+    def _known(self) -> frozenset[str]:
+        return frozenset(self.names)
+
+    @cached_property
+    def _by_bare_name(self) -> dict[str, str]:
+        bare = {name: PurePosixPath(name).name for name in self.names}
+        counts = Counter(bare.values())
+        return {short: name for name, short in bare.items() if counts[short] == 1}
+
+
+def open_store(path: Path) -> ImageStore:
+    """What stands at the path, which must hold images."""
+    try:
+        if path.is_dir():
+            return _checked(folder_store(path))
+        if zipfile.is_zipfile(path):
+            return _checked(zip_store(path))
+        check_zip_is_whole(path)
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error.strerror or error}): check the path and its rights") from None
+    raise UserError(f"{path} is neither a folder nor a zip file: give the folder or the zip that the images are in")
+
+
+def _checked(store: ImageStore) -> ImageStore:
+    if not store.names:
+        raise UserError(
+            f"{store.origin} has no images in it ({', '.join(sorted(ENDINGS))}): give the folder they are in"
+        )
+    return store
+
+
+def check_zip_is_whole(path: Path) -> None:
+    """Of a file that no library takes for a zip: one may begin as one."""
+    if not path.is_file():
+        return
+    with path.open("rb") as file:
+        if file.read(4) == b"PK\x03\x04":
+            raise UserError(
+                f"{path} is a zip file that is damaged or cut short, without the list at its end: get it again"
+            )
+
+
+def folder_store(root: Path) -> ImageStore:
+    real = os.path.realpath(root)
+    found: list[str] = []
+    ignored = 0
+    inside: list[str] = []
+    for folder, folders, files in os.walk(real):
+        folders[:] = sorted(name for name in folders if not _is_hidden(name))
+        inside += [_relative(os.path.join(folder, name), real) for name in folders]
+        for path in (os.path.join(folder, name) for name in (*folders, *files)):
+            if os.path.islink(path):
+                check_inside(path, real, root)
+        images = [name for name in files if _is_image(name)]
+        ignored += sum(not _is_hidden(name) for name in files) - len(images)
+        found += [_relative(os.path.join(folder, name), real) for name in images]
+    for name in (str(root), *found, *inside):
+        _check_name(name, root)
+    return ImageStore(
+        str(root), sorted(found), lambda name: open_file(Path(real, name), name), ignored, frozenset(inside)
+    )
+
+
+def zip_store(path: Path) -> ImageStore:
+    try:
+        archive = zipfile.ZipFile(path)
+    except (zipfile.BadZipFile, NotImplementedError) as error:
+        raise UserError(f"{path} is a damaged zip file ({error}): get it again") from None
+    entries = {
+        entry.filename.replace("\\", "/"): entry
+        for entry in archive.infolist()
+        if not entry.is_dir() and not any(map(_is_hidden, PurePosixPath(entry.filename).parts))
+    }
+    names = sorted(name for name in entries if _is_image(name))
+    places = (PurePosixPath(entry.filename.replace("\\", "/")) for entry in archive.infolist())
+    folders = frozenset(
+        str(folder)
+        for entry, place in zip(archive.infolist(), places, strict=True)
+        for folder in ((place, *place.parents) if entry.is_dir() else place.parents)
+        if folder.parts and not any(map(_is_hidden, folder.parts))
+    )
+
+    def open_entry(name: str) -> Image.Image:
+        entry, full = entries[name], f"{name} in {path.name}"
+        if entry.file_size > _LARGEST_FILE:
+            raise BadImage(f"{full} has {entry.file_size:,} bytes, more than any picture should: replace it")
+        try:
+            content = archive.read(entry)
+        except Exception as error:  # three libraries unpack, and each has errors of its own
+            raise BadImage(f"{full} cannot be unpacked ({error}): make the zip anew, without a password") from None
+        return open_image(content, full)
+
+    return ImageStore(str(path), names, open_entry, len(entries) - len(names), folders)
+
+
+# One image
+
+
+def open_file(path: Path, name: str) -> Image.Image:
+    if not name:
+        raise NoImage("a blank line is no image: give the path of one")
+    try:
+        if path.stat().st_size > _LARGEST_FILE:
+            raise BadImage(f"{name} has {path.stat().st_size:,} bytes, more than any picture should: replace it")
+        content = path.read_bytes()
+    except (OSError, ValueError) as error:
+        raise NoImage(f"{name} cannot be opened ({getattr(error, 'strerror', error)}): check the path") from None
+    return open_image(content, name)
+
+
+def pixels_of(image: AnyImage, shape: ImageShape) -> Pixels:
+    """Whatever a person gives as an image, as bytes (C, H, W) of the size that a model sees."""
+    name = name_of(image)
+    if isinstance(image, Image.Image):
+        opened = copied(image, name)
+    elif isinstance(image, str | os.PathLike):
+        opened = open_file(Path(image), name)
+    else:
+        opened = from_array(image, name)
+    return decode(opened, shape, name)[0]
+
+
+def name_of(source: AnyImage) -> str:
+    """What to call an image in an answer: its path, or what it is."""
+    if isinstance(source, str | os.PathLike):
+        return os.fspath(source)
+    size = source.size[::-1] if isinstance(source, Image.Image) else np.shape(source)[:2]
+    return f"an image of {' × '.join(map(str, size))}"
+
+
+# Names and places
+
+
+def _relative(path: str, root: str) -> str:
+    return os.path.relpath(path, root).replace(os.sep, "/")
+
+
+def _is_image(name: str) -> bool:
+    return os.path.splitext(name)[1].lower() in ENDINGS and not _is_hidden(os.path.basename(name))
+
+
+def _is_hidden(name: str) -> bool:
+    """What systems leave in folders and archives without being asked."""
+    return name.startswith(".") or name == "__MACOSX"
+
+
+def _check_name(name: str, root: Path) -> None:
+    """File systems take any bytes for a name; what is written down about an image is text."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        shown = os.fsencode(name).decode("utf-8", "backslashreplace")
+        raise UserError(f"{root} has a name in it that is not UTF-8, {shown}: rename it") from None
+
+
+def check_inside(path: str, root: str, given: Path) -> None:
+    real = os.path.realpath(path)
+    if os.path.commonpath((real, root)) != root:
+        raise UserError(
+            f"{given} leads to {real}, outside of {root}: only what is below it is read; give a folder (or put the CSV into one) "
+            "above both, or copy the images"
+        )

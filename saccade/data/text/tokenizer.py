@@ -1,0 +1,337 @@
+"""Text to token ids and back: subwords, words or characters, always in one file with the model that uses them.
+
+    tokenizer = Tokenizer.train(texts, kind="bpe", size=8000)
+    tokenizer.decode(tokenizer.encode("L'accord  😀")) == "L'accord  😀"
+
+"bpe": byte-pair encoding (Sennrich et al. 2016, https://arxiv.org/abs/1508.07909) over bytes, so that any text comes back exactly.
+"words": words and punctuation marks; a word not seen in training becomes <unk>; decoding puts the spaces where a reader expects them.
+"characters": one token per character; a character not seen in training becomes <unk>.
+
+The ids of <pad>, <bos>, <eos> and <unk> are fixed. They cannot be written: "<eos>" in a text is five characters of text.
+"""
+
+import codecs
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_args
+
+import tokenizers
+from tokenizers import Regex, models, pre_tokenizers, trainers
+
+from saccade.data.text.pairs import Pair, Report
+from saccade.errors import ConfigError, UserError
+from saccade.files import write_text
+
+Kind = Literal["bpe", "words", "characters"]
+SPECIAL = ("<pad>", "<bos>", "<eos>", "<unk>")
+PAD, BOS, EOS, UNK = range(4)
+
+
+class Tokenizer:
+    """Made by `train` or `from_json`. `len` is the true size of the vocabulary, special tokens included."""
+
+    def __init__(self, engine: tokenizers.Tokenizer, kind: Kind, lowercase: bool):
+        self.kind = kind
+        self.lowercase = lowercase
+        self._engine = engine
+        names = {token: name for name, token in engine.get_vocab(with_added_tokens=False).items()}
+        if [names.get(token) for token in range(4)] != list(SPECIAL) or sorted(names) != list(range(len(names))):
+            raise ValueError("the vocabulary must number its tokens from 0 and begin with " + ", ".join(SPECIAL))
+        self.vocabulary = [names[token] for token in range(len(names))]
+        written: Callable[[str], bytes] = _byte_level_bytes if kind == "bpe" else str.encode
+        self._bytes = [name.encode() for name in SPECIAL] + [written(name) for name in self.vocabulary[4:]]
+
+    @classmethod
+    def train(
+        cls, texts: Iterable[str], kind: Kind, size: int, lowercase: bool = False, min_count: int = 1
+    ) -> "Tokenizer":
+        """A vocabulary of at most `size` tokens, without words, characters or merges seen fewer than `min_count` times.
+
+        The same texts always give the same vocabulary. For one vocabulary of two languages, give the texts of both.
+        """
+        if kind not in get_args(Kind):
+            raise ConfigError(f"The tokenizer kind {kind!r} does not exist; choose bpe, words or characters.")
+        smallest = 4 + 256 if kind == "bpe" else 4 + 1
+        if size < smallest:
+            raise ConfigError(f"A vocabulary of {size} tokens is too small for {kind}; ask for {smallest} or more.")
+        engine = tokenizers.Tokenizer(models.BPE() if kind == "bpe" else models.WordLevel(unk_token=SPECIAL[UNK]))
+        engine.pre_tokenizer = _pre_tokenizer(kind)
+        options: dict[str, Any] = {"vocab_size": size, "min_frequency": min_count, "special_tokens": list(SPECIAL)}
+        options["show_progress"] = False
+        trainer: trainers.Trainer = (
+            trainers.BpeTrainer(initial_alphabet=sorted(_BYTE_OF), **options)
+            if kind == "bpe"
+            else trainers.WordLevelTrainer(**options)
+        )
+        engine.train_from_iterator(_training_chunks(texts, lowercase), trainer)
+        return cls(_without_special_text(engine), kind, lowercase)
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text, without special tokens around it."""
+        return self.encode_batch([text])[0]
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        if self.lowercase:
+            texts = [text.lower() for text in texts]
+        try:
+            encodings = self._engine.encode_batch_fast(list(texts), add_special_tokens=False)
+        except TypeError:
+            if any(not isinstance(text, str) for text in texts):
+                raise
+            raise UserError("A text holds bytes that are not UTF-8; give text that is encoded as UTF-8.") from None
+        return [encoding.ids for encoding in encodings]
+
+    def spellings(self, text: str) -> list[str]:
+        """What stands in the text for each token of `encode`, also where the vocabulary does not know it."""
+        text = text.lower() if self.lowercase else text
+        encoding = self._engine.encode(text, add_special_tokens=False)
+        return [text[start:end] for start, end in encoding.offsets]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text up to the first <eos>. <pad> and <bos> are skipped, an <unk> stays to be seen."""
+        kept = []
+        for token in map(int, ids):
+            if token == EOS:
+                break
+            if token not in (PAD, BOS):
+                kept.append(token)
+        if self.kind == "words":
+            return _joined_words(self.vocabulary[token] for token in kept)
+        return b"".join(self._bytes[token] for token in kept).decode("utf-8", "replace")
+
+    def pieces(self, ids: Iterable[int]) -> list[str]:
+        """One readable label per token. A subword that does not begin its word begins with "·"."""
+        ids = [int(token) for token in ids]
+        if self.kind == "words":
+            return [self.vocabulary[token] for token in ids]
+        groups = self.word_groups(ids)
+        labels = [_readable(self._bytes[token].decode("utf-8", "backslashreplace")) for token in ids]
+        if self.kind == "bpe":
+            for index in range(1, len(ids)):
+                before, here = (self._bytes[token].decode("utf-8", "replace") for token in ids[index - 1 : index + 1])
+                if groups[index] == groups[index - 1] and not before.isspace() and not here[:1].isspace():
+                    labels[index] = "·" + labels[index]
+        return labels
+
+    def word_groups(self, ids: Iterable[int]) -> list[int]:
+        """For each token the number of the word it belongs to: 0 0 1 2 2 ...
+
+        A punctuation mark, an elided article ("L'") and a special token are words of their own. White space belongs to the word
+        beside it. Words are found in the text that the tokens spell, so that tokens in any order, as a model gives them, have words.
+        """
+        ids = [int(token) for token in ids]
+        if self.kind == "words":
+            return list(range(len(ids)))
+        groups: list[int] = []
+        closed, blank = (
+            True,
+            False,
+        )  # whether the next token must begin a word; whether this word has only white space so far
+        for token, begins in zip(ids, self._begin_words(ids), strict=True):
+            special = token < len(SPECIAL)
+            if closed or special or (begins and not blank):
+                groups.append(groups[-1] + 1 if groups else 0)
+                blank = True
+            else:
+                groups.append(groups[-1])
+            blank = blank and self._bytes[token].decode("utf-8", "replace").isspace()
+            closed = special
+        return groups
+
+    def _begin_words(self, ids: list[int]) -> list[bool]:
+        """For each token whether a word begins at its first character that is not white space."""
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        text, places = "", []
+        for token in ids:
+            inside_character = bool(decoder.getstate()[0])
+            spelled = b" " if token < len(SPECIAL) else self._bytes[token]
+            indent = 0 if inside_character else len(spelled) - len(spelled.lstrip())
+            places.append(-1 if inside_character else len(text) + indent)
+            text += decoder.decode(spelled)
+        starts = {start for word, (start, _) in _WORDS.pre_tokenize_str(text) if not word.isspace()}
+        return [place in starts for place in places]
+
+    def words(self, ids: Iterable[int]) -> list[str]:
+        """The words that `word_groups` numbers."""
+        ids = [int(token) for token in ids]
+        spelled: list[bytes] = []
+        for token, group in zip(ids, self.word_groups(ids), strict=True):
+            if group == len(spelled):
+                spelled.append(b"")
+            spelled[group] += self._bytes[token]
+        return [_readable(word.decode("utf-8", "replace")) for word in spelled]
+
+    @property
+    def merges(self) -> list[tuple[str, str]]:
+        """The pairs of tokens that BPE joins, in the order in which it does."""
+        model = json.loads(self._engine.to_str())["model"]
+        return [(left, right) for left, right in model.get("merges", [])]
+
+    def __len__(self) -> int:
+        return len(self.vocabulary)
+
+    def to_json(self) -> str:
+        engine = json.loads(self._engine.to_str())
+        return json.dumps({"kind": self.kind, "lowercase": self.lowercase, "engine": engine}, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Tokenizer":
+        content = json.loads(text)
+        if content["kind"] not in get_args(Kind):
+            raise ValueError(f"unknown tokenizer kind {content['kind']!r}")
+        engine = tokenizers.Tokenizer.from_str(json.dumps(content["engine"]))
+        return cls(engine, content["kind"], bool(content["lowercase"]))
+
+
+@dataclass(frozen=True)
+class Vocabularies:
+    """The tokenizers of the two sides, kept in one file so that they cannot be mixed up. One object on both sides is joint."""
+
+    source: Tokenizer
+    target: Tokenizer
+
+    @property
+    def joint(self) -> bool:
+        return self.source is self.target
+
+    def encode_pairs(
+        self, pairs: Iterable[Pair], longest: int, report: Report | None = None
+    ) -> Iterator[tuple[list[int], list[int]]]:
+        """Token ids of the pairs, a thousand at a time. Pairs with more than `longest` tokens on a side are left out and counted."""
+        report = Report() if report is None else report
+        report.longest = longest
+        found = False
+        for chunk in _chunks(pairs, 1000):
+            sources = self.source.encode_batch([source for source, _ in chunk])
+            targets = self.target.encode_batch([target for _, target in chunk])
+            for source, target in zip(sources, targets, strict=True):
+                if not source or not target:
+                    report.empty += 1
+                elif max(len(source), len(target)) > longest:
+                    report.too_long += 1
+                else:
+                    found = True
+                    yield source, target
+        if not found:
+            raise UserError(f"no pair has at most {longest:,} tokens on each side: allow longer ones with data.longest")
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        content = {"version": 1, "source": json.loads(self.source.to_json())}
+        if not self.joint:
+            content["target"] = json.loads(self.target.to_json())
+        write_text(Path(path), json.dumps(content, ensure_ascii=False))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "Vocabularies":
+        try:
+            content = json.loads(Path(path).read_text(encoding="utf-8"))
+            if content["version"] != 1:
+                raise ValueError(f"version {content['version']}")
+            source = Tokenizer.from_json(json.dumps(content["source"]))
+            target = Tokenizer.from_json(json.dumps(content["target"])) if "target" in content else source
+        except OSError as error:
+            raise UserError(
+                f"The vocabulary {path} cannot be read ({error.strerror}); give a run's own file."
+            ) from None
+        except Exception as error:  # the engine raises bare Exceptions for what it cannot parse
+            why = f"it lacks {error}" if isinstance(error, KeyError) else error
+            raise UserError(f"{path} is not a vocabulary of Saccade ({why}); give a run's own file.") from None
+        return cls(source, target)
+
+
+# What a word is, in the engine's own syntax so that training, encoding and grouping agree.
+_LETTERS = r"[\p{L}\p{N}][\p{L}\p{M}\p{N}]*"
+_ENDING = r"(?i:s|re|ve|ll|d|m)(?![\p{L}\p{N}])"
+_WORD = "|".join(
+    (
+        # an elision: L' | accord, qu' | est-ce, but aujourd'hui
+        r"(?<![\p{L}\p{M}\p{N}])(?i:[cdjlmnst]|(?:jus|lors|puis|quoi)?qu)['’](?=\p{L})",
+        # a contraction: man | 's, we | 're
+        rf"(?<=[\p{{L}}\p{{N}}])['’]{_ENDING}",
+        # initials: U.S., e.g.
+        r"(?<![\p{L}\p{M}\p{N}])(?:\p{L}\.){2,}",
+        # a word or number, with what may stand inside one: T-shirt, don't, 3.5
+        rf"{_LETTERS}(?:[-‐‑]{_LETTERS}|['’](?!{_ENDING}){_LETTERS}|(?<=\p{{N}})[.,:](?=\p{{N}}){_LETTERS})*",
+        # a mark, repeated or not: , ... 😀
+        r"([^\s\p{L}\p{N}])\1*\p{M}*",
+    )
+)
+_WORDS = pre_tokenizers.Split(Regex(_WORD), "isolated")
+
+
+def _pre_tokenizer(kind: Kind) -> pre_tokenizers.PreTokenizer:
+    if kind == "characters":
+        return pre_tokenizers.Split("", "isolated")
+    if kind == "words":
+        return pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(r"\s+"), "removed"), _WORDS])
+    words_with_space = pre_tokenizers.Split(Regex(rf" ?(?:{_WORD})|\s+(?!\S)|\s+"), "isolated")
+    return pre_tokenizers.Sequence(
+        [words_with_space, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+    )
+
+
+def _without_special_text(engine: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
+    """The engine would cut "<eos>" out of any text; without its list of added tokens it reads that as plain text."""
+    content = json.loads(engine.to_str())
+    content["added_tokens"] = []
+    return tokenizers.Tokenizer.from_str(json.dumps(content))
+
+
+def _training_chunks(texts: Iterable[str], lowercase: bool) -> Iterator[list[str]]:
+    empty = True
+    for chunk in _chunks(texts, 1000):
+        empty = empty and not any(text.strip() for text in chunk)
+        yield [text.lower() for text in chunk] if lowercase else chunk
+    if empty:
+        raise UserError("There is no text to make a vocabulary from; give a corpus with some.")
+
+
+Item = TypeVar("Item")
+
+
+def _chunks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    remaining = iter(items)
+    while chunk := list(islice(remaining, size)):
+        yield chunk
+
+
+def _readable(text: str) -> str:
+    return text.strip() or repr(text)[1:-1].replace(" ", "␣")
+
+
+# The engine writes a byte as the Latin-1 character of that number if one can see it, else as the next character from 256 on.
+_SEEN = [byte for byte in range(256) if chr(byte).isprintable() and byte != ord(" ")]
+_UNSEEN = [byte for byte in range(256) if byte not in _SEEN]
+_BYTE_OF = {chr(byte): byte for byte in _SEEN} | {chr(256 + index): byte for index, byte in enumerate(_UNSEEN)}
+
+
+def _byte_level_bytes(token: str) -> bytes:
+    return bytes(_BYTE_OF[character] for character in token)
+
+
+def _joined_words(words: Iterable[str]) -> str:
+    """Words with spaces between them, except where a mark clings to the word before or after it."""
+    text, clings, open_quotes = "", True, set[str]()
+    for word in words:
+        before, after = word[0] in ".,;:!?)]}…%”’", word[0] in "([{¿¡“‘„#@$£"
+        if word in ('"', "'"):
+            before, after = word in open_quotes, word not in open_quotes
+            open_quotes ^= {word}
+        elif word == "„":
+            open_quotes.add("“")
+        elif word == "“" and word in open_quotes:
+            before, after = True, False
+            open_quotes.remove(word)
+        elif word == "/":
+            before = after = True
+        elif len(word) > 1 and word[0] not in "'’":
+            after = after or word[-1] in "'’"
+        elif len(word) > 1:
+            before = True
+        text += word if clings or before else " " + word
+        clings = after
+    return text

@@ -1,0 +1,1 @@
+"""How good an answer is: pure functions of answers and truths."""

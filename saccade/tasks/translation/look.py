@@ -1,0 +1,159 @@
+"""What did each word look at? Decode first, then replay the finished sentence while recording.
+
+The replay runs the model over the given output in one go (teacher forcing), so it serves greedy, beam and forced outputs alike, and
+decoding itself never carries weights. Rows of a map are the words being written; subwords are merged to words.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from saccade.attention import record_attention
+from saccade.data.builtin.phrasebook.phrases import Phrase, split_words
+from saccade.data.text.batching import collate
+from saccade.data.text.shards import TokenPairs
+from saccade.data.text.tokenizer import BOS, EOS, Tokenizer
+from saccade.errors import UserError
+from saccade.metrics.alignment import corpus_alignment_error_rate, hard_alignment
+from saccade.tasks.translation.task import TranslationTask
+from saccade.views.axes import Tokens
+from saccade.views.maps import AttentionMap
+from saccade.views.merging import merge_words
+
+END, BEGIN = "<end>", "<begin>"
+TokenPair = tuple[list[int], list[int]]
+
+
+def look(
+    task: TranslationTask, source: str, target: str | None = None, words: bool = True, only: str = "*"
+) -> list[AttentionMap]:
+    """The maps of the attention modules whose name matches, for a sentence and its translation, by default the model's own."""
+    if not source.strip():
+        raise UserError("an empty sentence was given: there is nothing to look at; give some words")
+    pair = _tokens_of(task, source, target)
+    maps = replay_tokens(task, [pair], only, words)[0]
+    if not maps:
+        names = [each.name for each in replay_tokens(task, [pair])[0]]
+        if names:
+            raise UserError(f"no attention of this model matches {only!r}: it has {', '.join(names)}")
+        raise UserError("this model has no attention to look at (model.attention is none): train one that attends")
+    return maps
+
+
+def _tokens_of(task: TranslationTask, source: str, target: str | None) -> TokenPair:
+    """What the model read, and what it wrote: its text might be cut into other tokens than those it chose."""
+    (read,) = task.encode([source])
+    if target is not None:
+        return read, task.encode_targets([target])[0]
+    return read, task.predict([source])[0].hypotheses[0].tokens
+
+
+def replay(
+    task: TranslationTask, pairs: Sequence[tuple[str, str]], only: str = "*", words: bool = True
+) -> list[list[AttentionMap]]:
+    """For each (source, target) the maps of the attention modules whose name matches `only`."""
+    tokens = [_tokens_of(task, source, target) for source, target in pairs]
+    return replay_tokens(task, tokens, only, words)
+
+
+@torch.no_grad()
+def replay_tokens(
+    task: TranslationTask, ids: Sequence[TokenPair], only: str = "*", words: bool = True
+) -> list[list[AttentionMap]]:
+    """The same for tokens."""
+    task.model.eval()
+    tokenizers = task.vocabularies
+    batch = collate(TokenPairs.from_lists(ids), range(len(ids))).to(task.device)
+    with record_attention(task.model, _Matching(only)) as recorded:
+        encoded = task.model.encode(batch.source, batch.source_lengths)  # type: ignore[operator]
+        task.model.read(encoded, batch.target_in)  # type: ignore[operator]
+    joined = {name: recorded.joined(name) for name in recorded}
+    return [
+        [labelled(name, weights[row], source, target, tokenizers, words) for name, weights in joined.items()]
+        for row, (source, target) in enumerate(ids)
+    ]
+
+
+@dataclass(frozen=True)
+class _Matching:
+    """The names that match a pattern, also if there are none: `look` says then which ones there are."""
+
+    pattern: str
+
+    def __contains__(self, name: object) -> bool:
+        return fnmatchcase(str(name), self.pattern)
+
+
+def alignment_error(task: TranslationTask, phrases: Sequence[Phrase], choose_on: Sequence[Phrase]) -> float | None:
+    """AER of the attention over the source while writing the reference; the layer that does best on `choose_on` is used."""
+    rates = alignment_errors(task, choose_on)
+    if not rates:
+        return None
+    best = min(rates, key=lambda name: rates[name])
+    return alignment_errors(task, phrases, only=best).get(best)
+
+
+def alignment_errors(
+    task: TranslationTask, phrases: Sequence[Phrase], only: str = "decoder.*", batch: int = 64
+) -> dict[str, float]:
+    """AER by module, heads averaged, of every attention from the target to the source."""
+    predicted: dict[str, list[tuple[set[tuple[int, int]], set[tuple[int, int]]]]] = {}
+    for start in range(0, len(phrases), batch):
+        part = phrases[start : start + batch]
+        for phrase, maps in zip(part, replay(task, [(p.source, p.target) for p in part], only), strict=True):
+            for each in maps:
+                if each.axis_titles() == ("translation", "source") and _has_words_of(phrase, each):
+                    links = hard_alignment(each.averaged().weights[0, :-1, :-1])  # without the end tokens
+                    predicted.setdefault(each.name, []).append((links, set(phrase.alignment)))
+    return {name: corpus_alignment_error_rate(*zip(*links, strict=True)) for name, links in predicted.items()}
+
+
+def _has_words_of(phrase: Phrase, attention: AttentionMap) -> bool:
+    """Whether its words are those of the gold alignment; a character that the vocabulary does not have may hide where one begins."""
+    words = len(split_words(phrase.target)), len(split_words(phrase.source))
+    return (len(attention.queries) - 1, len(attention.keys) - 1) == words
+
+
+def labelled(
+    name: str, weights: Tensor, source: list[int], target: list[int], tokenizers: Any, words: bool
+) -> AttentionMap:
+    """One example's weights (H, Q, K) or (Q, K) without padding, with words along both sides."""
+    weights = weights if weights.dim() == 3 else weights[None]
+    looks_at_itself = "self" in name
+    if looks_at_itself and name.startswith("encoder"):
+        query = key = _Side(tokenizers.source, [*source, EOS])
+    elif looks_at_itself:
+        query, key = _Side(tokenizers.target, [*target, EOS]), _Side(tokenizers.target, [BOS, *target])
+    else:
+        query, key = _Side(tokenizers.target, [*target, EOS]), _Side(tokenizers.source, [*source, EOS])
+    own = weights[:, : len(query.ids), : len(key.ids)].cpu().numpy()
+    if words:
+        merged = merge_words(own, query.groups(), key.groups())
+        return AttentionMap(name, merged, Tokens(query.words()), Tokens(key.words()))
+    return AttentionMap(name, own, Tokens(query.pieces()), Tokens(key.pieces()))
+
+
+class _Side:
+    """One side of a map, as tokens or as words; the special tokens under names for people."""
+
+    def __init__(self, tokenizer: Tokenizer, ids: list[int]):
+        self.tokenizer = tokenizer
+        self.ids = ids
+
+    def groups(self) -> list[int]:
+        return self.tokenizer.word_groups(self.ids)
+
+    def words(self) -> tuple[str, ...]:
+        return _named(self.tokenizer.words(self.ids))
+
+    def pieces(self) -> tuple[str, ...]:
+        return _named(self.tokenizer.pieces(self.ids))
+
+
+def _named(labels: Iterable[str]) -> tuple[str, ...]:
+    names = {"<eos>": END, "<bos>": BEGIN}
+    return tuple(names.get(label, label) for label in labels)

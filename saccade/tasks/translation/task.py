@@ -1,0 +1,340 @@
+"""Translation: a sentence in, a sentence out, from any pair of aligned texts.
+
+The objective is the cross-entropy of the next token with label smoothing, summed over tokens that are not padding; what is reported as
+perplexity is always the plain one. Where attention samples (hard selection), REINFORCE is part of the same objective: the reward of a
+look is the log-probability of the word it led to, the baseline its mean over the batch (Xu 2015 uses a moving mean over batches).
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+
+from saccade.config.recipe import Config as BaseConfig
+from saccade.config.recipe import Recipe
+from saccade.data.builtin.phrasebook.phrases import Phrase
+from saccade.data.text import corpus as corpora
+from saccade.data.text.batching import PairBatch, TokenBatches, collate
+from saccade.data.text.corpus import Corpus, CorpusConfig, Say, SplitName
+from saccade.data.text.pairs import as_line, counted, normalise
+from saccade.data.text.resegment import ResegmentedPairs
+from saccade.data.text.shards import TokenPairs
+from saccade.data.text.tokenizer import BOS, EOS, PAD, UNK
+from saccade.decoding import Hypothesis, score_targets
+from saccade.errors import UserError
+from saccade.layers.consistency import consistent_cross_entropy
+from saccade.layers.cross_entropy import linear_cross_entropy
+from saccade.metrics.bleu import TranslationScores, score_translations
+from saccade.tasks.task import Example, Loss, Objective, Validation, device, trainable
+from saccade.tasks.writing import DecodeConfig, Written, as_prefix, found_in_order, generate
+
+
+class ObjectiveConfig(BaseConfig):
+    label_smoothing: float = Field(0.1, ge=0, lt=1)
+    consistency: float = Field(
+        0.0, ge=0, description="R-Drop: how much two readings with other dropout must agree; 5 is usual, twice the time"
+    )
+    reinforce: float = Field(1.0, ge=0, description="hard attention: weight of the REINFORCE term")
+    best_by: Literal["bleu", "perplexity"] = Field(
+        "bleu",
+        description="which figure of a validation says which checkpoint is kept; perplexity is less of a lottery",
+    )
+
+
+class Config(BaseConfig):
+    model_kind: ClassVar[str] = "sequence-to-sequence"
+
+    data: CorpusConfig
+    objective: ObjectiveConfig
+    decode: DecodeConfig
+
+    @model_validator(mode="after")
+    def _data_and_model_fit(self) -> "Config":
+        """What only both sections together can tell, before any work starts."""
+        model = getattr(self, "model", None)
+        if getattr(model, "shared", False) and not self.data.joint:
+            raise ValueError(
+                "model.shared needs one vocabulary for both sides: set data.joint to true or model.shared to false"
+            )
+        if getattr(model, "selection", "soft") != "hard" and self.objective.reinforce != 1.0:
+            raise ValueError(
+                f"objective.reinforce = {self.objective.reinforce:g} is for model.selection=hard: leave it out"
+            )
+        bounded = {getattr(model, name, None) for name in ("positions", "score", "attention")} & {"learned", "location"}
+        if bounded and self.data.split_tokens:
+            raise ValueError(
+                f"data.split_tokens {self.data.split_tokens:g} makes sentences longer and {bounded.pop()} positions end at "
+                "model.longest: set data.split_tokens to 0 or take positions without an end"
+            )
+        needed = max(self.data.longest, self.decode.longest) + 1  # the end or begin token
+        if bounded and getattr(model, "longest", needed) < needed:
+            raise ValueError(
+                f"{bounded.pop()} positions end at model.longest = {getattr(model, 'longest', 0)}, but sentences may have {needed} tokens: "
+                f"set model.longest to {needed} or more, or data.longest and decode.longest to less"
+            )
+        return self
+
+
+class Translation(Written):
+    """One translated sentence, best hypothesis first."""
+
+    called = "translations"
+
+
+class TooLong(UserError):
+    """A sentence is longer than the model was trained for."""
+
+
+class TranslationTask:
+    unit = "tokens"
+
+    def __init__(self, recipe: Recipe, corpus: Corpus):
+        self.recipe = recipe
+        self.corpus = corpus
+        self.vocabularies = corpus.vocabularies
+        self.device = device()
+        sizes = (len(self.vocabularies.source), len(self.vocabularies.target))
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(recipe.train.seed)
+            self.model: nn.Module = recipe.model_module.build(recipe.model, *sizes).to(self.device)
+
+    @classmethod
+    def prepare(cls, recipe: Recipe, directory: Path, say: Say) -> "TranslationTask":
+        """A new run: the corpus is read and tokenised into the directory."""
+        corpus = corpora.prepare(recipe.data, directory, say)
+        if getattr(recipe.model, "size", None) == "auto":
+            pairs = len(corpus.train)
+            recipe = recipe.model_copy(update={"model": recipe.model.fitted(pairs)})
+            say(f"model.size {recipe.model.size}, chosen for {counted(pairs, 'pair')}: {recipe.model.sizes}")
+        task = cls(recipe, corpus)
+        say(f"{100 * task.batches(0, 1).padding_share(0):.1f} % of a batch is padding on average")
+        return task
+
+    @classmethod
+    def reopen(cls, recipe: Recipe, directory: Path) -> "TranslationTask":
+        return cls(recipe, corpora.reopen(directory))
+
+    # Training
+
+    def objectives(self) -> list[Objective]:
+        reinforced = getattr(self.recipe.model, "selection", "soft") == "hard"
+        objective = self.recipe.objective
+        loss_is_more = reinforced or objective.label_smoothing > 0 or objective.consistency > 0
+        shown = ("cross-entropy",) if loss_is_more else ()
+        return [Objective("loss", trainable([self.model]), self._loss, shown)]
+
+    def epoch(self, number: int, rank: int, world: int) -> Sequence[np.ndarray[Any, Any]]:
+        return self.batches(rank, world).epoch(number)
+
+    def batches(self, rank: int, world: int) -> TokenBatches:
+        seed, tokens = self.recipe.train.seed, self.recipe.data.batch_tokens
+        return TokenBatches(*self.corpus.train.lengths, tokens, seed=seed, shard=(rank, world))
+
+    def batch(self, work: np.ndarray[Any, Any]) -> PairBatch | None:
+        return collate(self._training_pairs, work).to(self.device) if len(work) else None
+
+    @cached_property
+    def _training_pairs(self) -> TokenPairs | ResegmentedPairs:
+        chance = self.recipe.data.split_tokens
+        return ResegmentedPairs(self.corpus.train, self.vocabularies, chance) if chance else self.corpus.train
+
+    def describe(self, work: np.ndarray[Any, Any]) -> str:
+        first = self.vocabularies.source.decode(self.corpus.train[int(work[0])][0]) if len(work) else "no pair"
+        return f"{len(work)} pairs, the first: {first!r}"
+
+    def _loss(self, batch: PairBatch) -> Loss:
+        smoothing, consistency = self.recipe.objective.label_smoothing, self.recipe.objective.consistency
+        if consistency:
+            batch = batch.twice()
+        readouts, words, log_prob = self._readouts(batch)
+        if consistency:
+            total, nll = consistent_cross_entropy(readouts, self.output, words, smoothing, consistency)
+        else:
+            total, nll = linear_cross_entropy(readouts, self.output, words, smoothing)
+        if log_prob.dim():
+            advantage = nll.mean() - nll
+            total = total - self.recipe.objective.reinforce * (advantage * log_prob[batch.target_out != PAD]).sum()
+        return Loss(total, len(words), {"cross-entropy": float(nll.sum())})
+
+    def _readouts(self, batch: PairBatch) -> tuple[Tensor, Tensor, Tensor]:
+        """Readouts (tokens, D) of the words that are not padding, those words (tokens,), and attention's log-probability."""
+        real = batch.target_out != PAD
+        if getattr(self.model, "packs", False):
+            lengths = batch.source_lengths, batch.target_lengths
+            readouts = self.stepper.read_packed(batch.source, lengths[0], batch.target_in, lengths[1])
+            return readouts, batch.target_out[real], readouts.new_zeros(())
+        encoded = self.stepper.encode(batch.source, batch.source_lengths)
+        readouts, log_prob = self.stepper.read(encoded, batch.target_in)
+        return readouts[real], batch.target_out[real], log_prob
+
+    @property
+    def output(self) -> nn.Linear:
+        layer = self.model.output
+        assert isinstance(layer, nn.Linear)
+        return layer
+
+    # Judging
+
+    def validate(self) -> Validation:
+        phrases = self.corpus.valid[: self.recipe.decode.valid_sentences]
+        translations = self.predict([phrase.source for phrase in phrases], search="greedy")
+        scores = score_translations(
+            translations_text(translations), [p.target for p in phrases], self.recipe.data.lowercase
+        )
+        metrics = {"perplexity": self.perplexity(self.corpus.valid), "bleu": scores.bleu, "exact": scores.exact}
+        samples = [f"{t.source} → {t.text}" for t in translations[:3]]
+        # Of equal BLEU (0 at first), the lower perplexity is the better one.
+        by_bleu = scores.bleu - 1e-9 * min(metrics["perplexity"], 1e6)
+        best_by = self.recipe.objective.best_by
+        return Validation(metrics, by_bleu if best_by == "bleu" else -metrics["perplexity"], samples)
+
+    @torch.no_grad()
+    def perplexity(self, phrases: Sequence[Phrase]) -> float:
+        """exp of the mean cross-entropy per target token, the end token included."""
+        self.model.eval()
+        encode = self.vocabularies
+        pairs = TokenPairs.from_lists(
+            [(encode.source.encode(p.source), encode.target.encode(p.target)) for p in phrases]
+        )
+        total, count = 0.0, 0
+        for indices in TokenBatches(*pairs.lengths, tokens_per_batch=4096, shuffle=False).epoch(0):
+            readouts, words, _ = self._readouts(collate(pairs, indices).to(self.device))
+            total += float(linear_cross_entropy(readouts, self.output, words)[0])
+            count += len(words)
+        return math.exp(min(total / max(count, 1), 100.0))
+
+    def example_count(self, split: SplitName) -> int:
+        return len(self.corpus.held_out(split))
+
+    def example(self, split: SplitName, number: int) -> Example:
+        phrase = self.corpus.held_out(split)[number]
+        return Example(phrase.source, phrase.target)
+
+    def evaluate(self, split: SplitName, **decode: Any) -> TranslationScores:
+        phrases = self.corpus.held_out(split)
+        translations = self.predict([phrase.source for phrase in phrases], **decode)
+        scores = score_translations(
+            translations_text(translations),
+            [phrase.target for phrase in phrases],
+            self.recipe.data.lowercase,
+            sources=[phrase.source for phrase in phrases],
+        )
+        return scores.with_perplexity(self.perplexity(phrases))
+
+    # Predicting
+
+    def predict(
+        self, sources: Sequence[str], prefixes: Sequence[str] | None = None, **decode: Any
+    ) -> list[Translation]:
+        """Translations in the order given. Keywords replace settings of the recipe's `decode` section."""
+        return list(self.answers(sources, prefixes, **decode))
+
+    def answers(
+        self, sources: Sequence[str], prefixes: Sequence[str] | None = None, **decode: Any
+    ) -> Iterator[Translation]:
+        """The same, as they are found. What was given is checked before the first; weights must stay until the last."""
+        config = self.recipe.decode.with_changes(decode)
+        ids = self.encode(sources)
+        asked = None if prefixes is None else [prefix if ids[row] else "" for row, prefix in enumerate(prefixes)]
+        forced = None if asked is None else self.encode_targets(asked, known=True)
+        self.model.eval()
+
+        @torch.no_grad()
+        def search(rows: list[int]) -> list[list[Hypothesis]]:
+            if (
+                self.model.training
+            ):  # somebody trained it since the last answer; all parts are asked for no one's sake but theirs
+                self.model.eval()
+            memory, lengths = self.encoded([ids[row] for row in rows])
+            begin = None if forced is None else [forced[row] for row in rows]
+            return generate(self.stepper, memory, 2 * lengths + 20, config, begin, rows)
+
+        return self.in_words(sources, found_in_order([len(tokens) for tokens in ids], config.batch, search))
+
+    def in_words(self, sources: Sequence[str], found: Iterable[list[Hypothesis] | None]) -> Iterator[Translation]:
+        """A translation of each source out of what was found for it. No words in, no words out: then the model was not asked."""
+        for source, hypotheses in zip(sources, found, strict=True):
+            hypotheses = hypotheses or [Hypothesis([], 0.0, 0.0, True, [])]
+            texts = [as_line(self.vocabularies.target.decode(hypothesis.tokens)) for hypothesis in hypotheses]
+            yield Translation(source, texts[0], hypotheses, texts[1:])
+
+    @torch.no_grad()
+    def score(self, pairs: Sequence[tuple[str, str]]) -> list[Hypothesis]:
+        """log P(target | source) of given pairs, in all and per token, in the order given."""
+        self.model.eval()
+        for number, (source, target) in enumerate(pairs, start=1):
+            if target.strip() and not source.strip():
+                raise UserError(
+                    f"pair {number} of {len(pairs)} has a translation and nothing to translate: leave it out"
+                )
+        sources = self.encode([source for source, _ in pairs])
+        targets = self.encode_targets([target for _, target in pairs])
+        results: list[Hypothesis] = []
+        for start in range(0, len(pairs), self.recipe.decode.batch):
+            part = slice(start, start + self.recipe.decode.batch)
+            memory, lengths = self.encoded(sources[part])
+            begin = torch.full_like(lengths, BOS)
+            results += score_targets(self.stepper, memory, begin, *as_prefix(targets[part]), eos=EOS)
+        return results
+
+    @property
+    def stepper(self) -> Any:
+        return self.model
+
+    def encode(self, sources: Sequence[str]) -> list[list[int]]:
+        """Tokens of each source; one that is longer than the model was trained for is refused, never cut."""
+        for number, source in enumerate(sources, start=1):
+            if not isinstance(source, str):
+                raise UserError(
+                    f"sentence {number} of {len(sources)} is {source!r}: give text, a str for each sentence"
+                )
+        ids = self.vocabularies.source.encode_batch([normalise(source) for source in sources])
+        for why in self._too_long(sources, ids).values():
+            raise TooLong(f"{why}: split it into shorter sentences")
+        return ids
+
+    def too_long(self, sources: Sequence[str]) -> dict[int, str]:
+        """The rows of sources that are longer than the model was trained for, and what is to be said of each."""
+        return self._too_long(sources, self.vocabularies.source.encode_batch([normalise(source) for source in sources]))
+
+    def _too_long(self, sources: Sequence[str], ids: Sequence[Sequence[int]]) -> dict[int, str]:
+        most = self.recipe.data.longest
+        return {
+            row: f"sentence {row + 1} of {len(ids)} has {len(tokens)} tokens and this model was trained for at most "
+            f"{most} ({sources[row][:40]!r}…)"
+            for row, tokens in enumerate(ids)
+            if len(tokens) > most
+        }
+
+    def encode_targets(self, targets: Sequence[str], known: bool = False) -> list[list[int]]:
+        """Tokens of given translations or their beginnings. `known`: all of them are words that the model can write."""
+        ids = self.vocabularies.target.encode_batch([normalise(target) for target in targets])
+        longest = max(self.recipe.data.longest, self.recipe.decode.longest)
+        for target, tokens in zip(targets, ids, strict=True):
+            if len(tokens) > longest:
+                raise UserError(
+                    f"a translation of {len(tokens)} tokens was given and this model writes at most {longest} "
+                    f"({target[:40]!r}…): give a shorter one"
+                )
+            if known and UNK in tokens:
+                words = self.vocabularies.target.spellings(normalise(target))
+                unknown = next(word for word, token in zip(words, tokens, strict=True) if token == UNK)
+                raise UserError(
+                    f"the translation shall begin with {target!r} and this model has no word {unknown!r}: use words of its training data"
+                )
+        return ids
+
+    def encoded(self, ids: list[list[int]]) -> tuple[Any, Tensor]:
+        """The sources as the model reads them, and their lengths with the end token."""
+        batch = collate(TokenPairs.from_lists([(tokens, ()) for tokens in ids]), range(len(ids))).to(self.device)
+        return self.stepper.encode(batch.source, batch.source_lengths), batch.source_lengths
+
+
+def translations_text(translations: Sequence[Translation]) -> list[str]:
+    return [translation.text for translation in translations]

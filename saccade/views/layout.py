@@ -1,0 +1,255 @@
+"""Where everything goes in a picture of attention maps: panels of cells, their words and their headings.
+
+Places and sizes are inches from the top left corner of a section. A word takes the same room whether a map has 3 words
+or 60, so a picture grows with the sentence.
+
+Axis legend: H heads, Q queries, K keys.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from saccade.views.axes import Grid, Tokens
+from saccade.views.lettering import Lettering
+from saccade.views.maps import AttentionMap, labels
+
+_GAP = 0.14
+_HEADING = 0.28
+_TITLE = 0.25  # a line of text above a panel
+_WIDEST = 11.0  # panels side by side before they wrap
+_WIDEST_TILES = 16.0
+_SMALLEST, _LARGEST = 5.5, 11.0  # font sizes
+_READABLE = 1.1 * _SMALLEST / 72  # inches of a cell beside which every word can be written
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One rectangle of coloured cells. Words are written only where they are given."""
+
+    weights: NDArray[np.float32]  # (rows, columns)
+    left: float
+    top: float
+    cell: tuple[float, float]  # width and height of one cell
+    title: str = ""
+    rows: Sequence[str] = ()
+    columns: Sequence[str] = ()
+    row_title: str = ""
+    column_title: str = ""
+    slant: int = 0  # of the words on top, in degrees
+    row_room: float = 0.0  # for the words on the left and their title
+    column_room: float = 0.0  # for the words on top, their title and the panel's
+    numbers: bool = False
+
+    @property
+    def width(self) -> float:
+        return self.cell[0] * self.weights.shape[1]
+
+    @property
+    def height(self) -> float:
+        return self.cell[1] * self.weights.shape[0]
+
+
+@dataclass
+class Section:
+    """Panels that share one colour scale."""
+
+    panels: list[Panel] = field(default_factory=list)
+    headings: list[tuple[float, str]] = field(default_factory=list)  # top, text
+    width: float = 0.0
+    height: float = 0.0
+
+    def add(self, panel: Panel) -> None:
+        self.panels.append(panel)
+        self.width = max(self.width, panel.left + panel.width)
+        self.height = max(self.height, panel.top + panel.height)
+
+
+class Layout:
+    """Turns maps of one kind into a section. `named` says whether maps need a heading to be told apart, `title` what stands above all."""
+
+    def __init__(
+        self, lettering: Lettering, query_title: str | None, key_title: str | None, named: bool, title: str = ""
+    ):
+        self.lettering = lettering
+        self.query_title, self.key_title = query_title, key_title
+        self.named = named
+        self.title = title
+
+    def section(self, maps: list[AttentionMap]) -> Section:
+        if is_heat(maps[0]):
+            return self.heat_grids(maps)
+        maps = [_heads_as_rows(each) for each in maps]
+        if all(each.heads == 1 for each in maps):
+            return self.tiles(maps)
+        return self.layers(maps) if self.named else self.average_and_heads(maps[0])
+
+    def tiles(self, maps: list[AttentionMap]) -> Section:
+        """Fully labelled matrices: one, or several side by side, each under its name."""
+        section = Section()
+        left = top = tallest = 0.0
+        for each in maps:
+            room = max(3.4, _READABLE * max(len(each.queries), len(each.keys))) if self.named else 14.4
+            panel = self.labelled(each, room, title=each.label if self.named or self._is_one_of_many(each) else "")
+            width = panel.row_room + max(self._reach(panel), self.lettering.width([panel.title], 9))
+            if left and left + width > _WIDEST_TILES:
+                left, top, tallest = 0.0, top + tallest + 0.35, 0.0
+            section.add(replace(panel, left=left + panel.row_room, top=top + panel.column_room))
+            left, tallest = left + width + 0.35, max(tallest, panel.column_room + panel.height)
+        return section
+
+    def average_and_heads(self, attention: AttentionMap) -> Section:
+        """One map: the mean large and labelled, its heads beside it in the same orientation."""
+        section = Section()
+        average = attention.averaged()
+        title = average.label if self._is_one_of_many(attention) else f"average of {attention.heads} heads"
+        mean = self.labelled(average, 7.0, title=title)
+        mean = replace(mean, left=mean.row_room, top=mean.column_room)
+        section.add(mean)
+        for lines in range(1, attention.heads + 1):
+            columns = math.ceil(attention.heads / lines)
+            line_height = max((mean.height + _TITLE) / lines, 0.8)
+            scale = (line_height - _TITLE) / mean.height
+            pitch = max(mean.width * scale, 0.5) + _GAP
+            if columns * pitch <= max(8.0, mean.width):
+                break
+        cell = (mean.cell[0] * scale, mean.cell[1] * scale)
+        start = mean.left + self._reach(mean) + 0.4
+        for index, weights in enumerate(attention.weights):
+            line, column = divmod(index, columns)
+            place = (start + column * pitch, mean.top + line * line_height)
+            section.add(Panel(weights, *place, cell, title=f"head {index}"))
+        return section
+
+    def layers(self, maps: list[AttentionMap]) -> Section:
+        """A row for each map: its mean, then its heads. Words are written once for panels that share them."""
+        section = Section()
+        side = min(2.6, max(1.15, 0.085 * max(max(len(each.queries), len(each.keys)) for each in maps)))
+        labelled = [self.labelled(each, side, title="average") for each in maps]
+        start, top = max(panel.row_room for panel in labelled), 0.0
+        keys_above = None
+        for each, mean in zip(maps, labelled, strict=True):
+            if each.keys == keys_above:
+                mean = replace(mean, columns=(), column_title="", column_room=0.0)
+            keys_above = each.keys
+            section.headings.append((top, each.label))
+            top += _HEADING + (mean.column_room or _TITLE)
+            mean = replace(mean, weights=each.averaged().weights[0], left=start, top=top, numbers=False)
+            section.add(mean if each.heads > 1 else replace(mean, title=""))
+            left = start + max(mean.width, 0.5) + 2.5 * _GAP
+            for index, weights in enumerate(each.weights if each.heads > 1 else ()):
+                head = replace(mean, weights=weights, left=left, title=f"head {index}")
+                section.add(replace(head, rows=(), row_title="", column_title=""))
+                left += max(mean.width, 0.5) + _GAP
+            top += mean.height + 0.22
+        return section
+
+    def heat_grids(self, maps: list[AttentionMap]) -> Section:
+        """A small picture of the image's cells for each word, step or leading token that looks at it."""
+        section, top = Section(), 0.0
+        for each in maps:
+            if self.named:
+                section.headings.append((top, each.label))
+                top += _HEADING
+            assert isinstance(each.keys, Grid)
+            shape, beside = (each.keys.rows, each.keys.columns), len(each.keys.extra)
+            cell, above, left = 1.2 / max(shape), _TITLE + 0.15 * beside, 0.0
+            for name, row in _looks(each):
+                notes = [f"→ {extra} {number(weight)}" for extra, weight in zip(each.keys.extra, row, strict=False)]
+                width = max(cell * shape[1], self.lettering.width([name, *notes], 9)) + _GAP
+                if left and left + width > _WIDEST:
+                    left, top = 0.0, top + above + cell * shape[0] + 0.08
+                cells = row[beside:].reshape(shape)
+                title = "\n".join([self.lettering.shown(name), *notes])
+                section.add(Panel(cells, left, top + above, (cell, cell), title=title))
+                left += width
+            top += above + cell * shape[0] + 0.22
+        return section
+
+    def labelled(self, attention: AttentionMap, room: float, title: str = "") -> Panel:
+        """The first head as a panel at (0, 0) with its words, and the room that they need on its left and top."""
+        across, down = _cells(attention, room)
+        rows, columns = labels(attention.queries), labels(attention.keys)
+        query_title, key_title = attention.axis_titles()
+        width = self.lettering.width(columns, font_size(across))
+        slant = 0 if width < 0.92 * across else 45 if across >= 0.3 else 90
+        above = {0: 0.22, 45: 0.72 * width + 0.14, 90: width + 0.1}[slant]
+        return Panel(
+            attention.weights[0],
+            left=0.0,
+            top=0.0,
+            cell=(across, down),
+            title=title,
+            rows=rows,
+            columns=columns,
+            row_title=query_title if self.query_title is None else self.query_title,
+            column_title=key_title if self.key_title is None else self.key_title,
+            slant=slant,
+            row_room=self.lettering.width(rows, font_size(down)) + 0.35,
+            column_room=above + _TITLE + (_TITLE if title else 0.0),
+            numbers=min(across, down) >= 0.34,
+        )
+
+    def _is_one_of_many(self, attention: AttentionMap) -> bool:
+        """Whether a map that stands alone is that of a layer with a number, which nothing else says."""
+        return self.title != attention.label and any(part.isdigit() for part in attention.name.split("."))
+
+    def _reach(self, panel: Panel) -> float:
+        """How far the panel and its slanted words go to the right."""
+        if panel.slant != 45:
+            return panel.width
+        ends = [0.72 * self.lettering.width([word], font_size(panel.cell[0])) for word in panel.columns]
+        return max(panel.width, *((place + 0.5) * panel.cell[0] + end for place, end in enumerate(ends)))
+
+
+def is_heat(attention: AttentionMap) -> bool:
+    """Whether the map is drawn over the image. Cells looking at cells are a matrix, unless [class] looks too."""
+    if not isinstance(attention.keys, Grid):
+        return False
+    return not isinstance(attention.queries, Grid) or bool(attention.queries.extra)
+
+
+def font_size(cell: float) -> float:
+    """The font size for a word beside a cell."""
+    return min(_LARGEST, max(_SMALLEST, 0.62 * 72 * cell))
+
+
+def every(cell: float) -> int:
+    """Write every n-th word where cells are narrower than the smallest readable one."""
+    return math.ceil(_SMALLEST / (72 * cell))
+
+
+def number(weight: float) -> str:
+    return f"{weight:.2f}".removeprefix("0")
+
+
+def _cells(attention: AttentionMap, room: float) -> tuple[float, float]:
+    """Width and height of a cell: square, unless a map with very few rows or columns would become a thin line."""
+    count = max(len(attention.queries), len(attention.keys))
+    cell = min(room / count, 0.62 if count <= 4 else 0.46 if count <= 14 else 0.36 if count <= 24 else 0.24)
+    return max(cell, 0.3 / len(attention.keys)), max(cell, 0.3 / len(attention.queries))
+
+
+def _heads_as_rows(attention: AttentionMap) -> AttentionMap:
+    """A map of several heads and a single query as one matrix with a row for each head."""
+    if len(attention.queries) > 1 or attention.heads == 1:
+        return attention
+    rows = np.concatenate([attention.averaged().weights[0], attention.weights[:, 0]])  # (1, K), (H, K) -> (1 + H, K)
+    names = (f"{labels(attention.queries)[0]}: average", *(f"head {index}" for index in range(attention.heads)))
+    return AttentionMap(attention.name, rows, Tokens(names), attention.keys)
+
+
+def _looks(attention: AttentionMap) -> list[tuple[str, NDArray[np.float32]]]:
+    """Who looks at the image, and with which weights (K)."""
+    mean = attention.averaged().weights[0]
+    if not isinstance(attention.queries, Grid):
+        return list(zip(labels(attention.queries), mean, strict=True))
+    looks = []
+    for place, extra in enumerate(attention.queries.extra):
+        looks.append((f"{extra}: average" if attention.heads > 1 else extra, mean[place]))
+        if attention.heads > 1:
+            looks += [(f"{extra}: head {index}", weights[place]) for index, weights in enumerate(attention.weights)]
+    return looks

@@ -1,0 +1,45 @@
+"""A few maps in place of many: a Transformer has an attention in every layer and many heads in each, more than a picture can show."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from saccade.views.maps import AttentionMap
+
+MOST_PANELS = 12
+
+
+def overview(maps: Sequence[AttentionMap]) -> list[AttentionMap]:
+    """The same maps if they are few; else the attention over the source: the mean of everything, then of the heads of each layer."""
+    if sum(panels(each) for each in maps) <= MOST_PANELS:
+        return list(maps)
+    mean = over_the_source(maps)
+    layers = [each.averaged() for each in _crosses(maps) or maps]
+    return layers if mean is None else [mean, *layers]
+
+
+def source_first(maps: Sequence[AttentionMap]) -> list[AttentionMap]:
+    """All maps, after the mean of those over the source; these first where there is no mean, as there is but one."""
+    mean = over_the_source(maps)
+    return sorted(maps, key=lambda each: each not in _crosses(maps)) if mean is None else [mean, *maps]
+
+
+def over_the_source(maps: Sequence[AttentionMap]) -> AttentionMap | None:
+    """The mean of all layers that align what is written with what is read, or of all there are; None where they cannot be added."""
+    crosses = _crosses(maps)
+    layers = [each.averaged() for each in crosses or maps]
+    alike = all((each.queries, each.keys) == (layers[0].queries, layers[0].keys) for each in layers)
+    if not alike or len(layers) == 1:
+        return None
+    mean = np.mean([each.weights for each in layers], axis=0)
+    what = "attention over the source" if crosses else "attention"
+    return AttentionMap(f"{what}, average of {len(layers)} layers", mean, layers[0].queries, layers[0].keys)
+
+
+def _crosses(maps: Sequence[AttentionMap]) -> list[AttentionMap]:
+    return [each for each in maps if each.name.endswith("cross_attention")]
+
+
+def panels(attention: AttentionMap) -> int:
+    """Its heads, and their mean beside them."""
+    return attention.heads + (attention.heads > 1)
