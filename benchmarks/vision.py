@@ -20,6 +20,7 @@ from benchmarks import report
 from benchmarks.measure import peak_memory, rounds_apart
 from saccade.data.image_shape import ImageShape
 from saccade.models import vit
+from saccade.models.shapes import Shapes
 from saccade.training.allocator import keep_freed_memory
 
 PIXELS, CLASSES, BATCH = 32, 10, 64
@@ -48,7 +49,7 @@ class Classifier:
 
 
 def ours() -> Classifier:
-    model = vit.build(CONFIG, ImageShape(3, PIXELS, PIXELS), CLASSES)
+    model = vit.build(CONFIG, Shapes(ImageShape(3, PIXELS, PIXELS), CLASSES))
     return Classifier(model, model)
 
 

@@ -284,17 +284,17 @@ def _model(values: dict[str, Any], sources: Sources, task: ModuleType, package: 
     name, kind = section.get("name"), task.Config.model_kind
     if isinstance(name, str) and name in _file_names(f"{package}.models"):
         module = importlib.import_module(f"{package}.models.{name}")
-        if getattr(getattr(module, "Config", None), "kind", None) == kind:
+        if kind in getattr(getattr(module, "Config", None), "serves", ()):
             return module
-    fitting = [model for model, config in _modules(f"{package}.models", "kind") if config.kind == kind]
+    fitting = [model for model, config in _modules(f"{package}.models", "serves") if kind in config.serves]
     raise _wrong_name(place, section, sources, fitting, f"a model for the task {values['task']}")
 
 
 def _settings_of_models(task: ModuleType, package: str) -> dict[str, list[str]]:
     """Every setting of every model for the task, and which models have it."""
     found: dict[str, list[str]] = {}
-    for name, config in _modules(f"{package}.models", "kind"):
-        if config.kind == task.Config.model_kind:
+    for name, config in _modules(f"{package}.models", "serves"):
+        if task.Config.model_kind in config.serves:
             for setting in config.model_fields:
                 found.setdefault(setting, []).append(name)
     return found

@@ -9,6 +9,7 @@ convolution anywhere.
 Axis legend: B batch, K cells, T words, D features of a cell, E width.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar
 
@@ -21,11 +22,13 @@ from saccade.data.image_shape import ImageShape
 from saccade.layers.captioner import Captioner, Encoded, Reading
 from saccade.layers.image_encoders import EncoderConfig
 from saccade.models import transformer
+from saccade.models.shapes import Shapes
 from saccade.models.transformer import Decoder, State
+from saccade.views.axes import Axis
 
 
 class Config(BaseConfig):
-    kind: ClassVar[str] = "captioner"
+    serves: ClassVar[tuple[str, ...]] = ("captioner",)
 
     encoder: EncoderConfig = Field(EncoderConfig.model_validate({}), description="what turns an image into cells")
     layers: int = Field(3, ge=1)
@@ -69,6 +72,12 @@ class CaptionTransformer(Captioner):
         readouts = self.decoder(self._embed(target, 0), _as_source(encoded))
         return Reading(readouts, readouts.new_zeros(()), readouts.new_zeros(()))
 
+    def attention_axes(self, name: str, axes: Mapping[str, Axis]) -> tuple[Axis, Axis]:
+        """An encoder that attends looks from cell to cell, the decoder from what it writes at what it wrote before and at the cells."""
+        if name.startswith("encoder."):
+            return axes["cells"], axes["cells"]
+        return axes["target"], axes["target_before"] if name.endswith(".self_attention") else axes["cells"]
+
     def start(self, memory: Encoded) -> State:
         return self.decoder.start(_as_source(memory))
 
@@ -88,5 +97,5 @@ def _as_source(encoded: Encoded) -> transformer.Encoded:
     return transformer.Encoded(encoded.annotations, encoded.visible)
 
 
-def build(config: Config, image: ImageShape, words: int) -> CaptionTransformer:
-    return CaptionTransformer(config, image, words)
+def build(config: Config, shapes: Shapes) -> CaptionTransformer:
+    return CaptionTransformer(config, shapes.require_image(), shapes.target_words)

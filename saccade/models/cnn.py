@@ -12,6 +12,7 @@ place of its own.
 Axis legend: B batch, R rows and S columns of cells, D features.
 """
 
+from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -24,13 +25,14 @@ from saccade.errors import UserError
 from saccade.layers.convolution import ConvolutionBlock, PoolingBlock, channels_last
 from saccade.layers.dropout import Dropout
 from saccade.layers.patches import LearnedPositions
-from saccade.views.axes import Axis, Grid
+from saccade.models.shapes import Shapes
+from saccade.views.axes import Axis, Grid, pixels
 
 Width = Annotated[int, Field(ge=1)]
 
 
 class Config(BaseConfig):
-    kind: ClassVar[str] = "image-classes"
+    serves: ClassVar[tuple[str, ...]] = ("image-classes",)
 
     widths: tuple[Width, Width, Width] = Field((32, 64, 192), description="features after each convolution")
     attention: Literal["none", "self"] = "self"
@@ -117,11 +119,12 @@ class Cnn(nn.Module):
             )
         return self.output(self.dense(self.means(self.over_cells(self.trunk(images)))))
 
-    def attention_axes(self, name: str, rows: int, columns: int) -> tuple[Axis, Axis]:
+    def attention_axes(self, name: str, axes: Mapping[str, Axis]) -> tuple[Axis, Axis]:
         """The one attention is "over_cells.attention", from cells to cells."""
-        grid = Grid(*self.trunk.grid(rows, columns), cell=4)
+        image = pixels(axes["image"])
+        grid = Grid(*self.trunk.grid(image.rows, image.columns), cell=4)
         return grid, grid
 
 
-def build(config: Config, image: ImageShape, classes: int) -> Cnn:
-    return Cnn(config, image, classes)
+def build(config: Config, shapes: Shapes) -> Cnn:
+    return Cnn(config, shapes.require_image(), shapes.classes)

@@ -36,12 +36,13 @@ from torch.nn import functional as F
 from saccade.config.recipe import Config as BaseConfig
 from saccade.data.image_shape import ImageShape
 from saccade.layers.retina import Retina
+from saccade.models.shapes import Shapes
 
 Generators = Sequence[Generator] | None  # one for each image of a batch; None are torch's own numbers
 
 
 class Config(BaseConfig):
-    kind: ClassVar[str] = "image-classes"
+    serves: ClassVar[tuple[str, ...]] = ("image-classes",)
 
     policy: Literal["learned", "random", "centre"] = Field(
         "learned", description="where to look; random and centre are what a learned policy must beat"
@@ -239,5 +240,5 @@ def _drawn(kind: Callable[..., Tensor], like: Tensor, generators: Generators) ->
     return torch.stack([kind(like.shape[1:], generator=each) for each in generators]).to(like)
 
 
-def build(config: Config, image: ImageShape, classes: int) -> GlimpseNetwork:
-    return GlimpseNetwork(config, image, classes)
+def build(config: Config, shapes: Shapes) -> GlimpseNetwork:
+    return GlimpseNetwork(config, shapes.require_image(), shapes.classes)

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from saccade.data.image_shape import ImageShape
 from saccade.errors import UserError
 from saccade.models import swin, vit
+from saccade.models.shapes import Shapes
 
 Names = tuple[tuple[str, str], ...]  # a pattern in their names, and what it is in ours; applied in order
 
@@ -74,11 +75,11 @@ def is_hugging_face(directory: Path) -> bool:
 def from_hugging_face(directory: str | Path) -> tuple[vit.VisionTransformer | swin.Swin, tuple[str, ...]]:
     """The model, ready to predict, and the names of its classes in order."""
     found = read(Path(directory))
-    config, classes = found.config, len(found.labels)
+    config, shapes = found.config, Shapes(image=found.image, classes=len(found.labels))
     if isinstance(config, vit.Config):
-        model: vit.VisionTransformer | swin.Swin = vit.build(config, found.image, classes)
+        model: vit.VisionTransformer | swin.Swin = vit.build(config, shapes)
     else:
-        model = swin.build(config, found.image, classes)
+        model = swin.build(config, shapes)
     found.fill(model)
     return model.eval(), found.labels
 

@@ -14,7 +14,7 @@ pixels around (`neighbourhood`); with `all` the stem is, too. That takes 3 C C' 
 Axis legend: B batch, C channels, R rows, S columns.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Annotated, ClassVar, Literal
 
@@ -26,14 +26,15 @@ from saccade.attention import LocalSelfAttention2d
 from saccade.config.recipe import Config as BaseConfig
 from saccade.data.image_shape import ImageShape
 from saccade.layers.convolution import channels_last, convolution
-from saccade.views.axes import Axis, Grid
+from saccade.models.shapes import Shapes
+from saccade.views.axes import Axis, Grid, pixels
 
 Width = Annotated[int, Field(ge=1)]
 Mix = Callable[[int, int, int], nn.Module]  # a 3 × 3 of so many channels in and out, with this stride
 
 
 class Config(BaseConfig):
-    kind: ClassVar[str] = "image-classes"
+    serves: ClassVar[tuple[str, ...]] = ("image-classes",)
 
     blocks: int = Field(
         3, ge=1, description="of each of the three stages; without bottlenecks 3 is ResNet-20, 9 is ResNet-56"
@@ -157,10 +158,10 @@ class ResNet(nn.Module):
             x = stage(x)
         return self.output(x.mean((2, 3)))
 
-    def attention_axes(self, name: str, rows: int, columns: int) -> tuple[Axis, Axis]:
+    def attention_axes(self, name: str, axes: Mapping[str, Axis]) -> tuple[Axis, Axis]:
         """`name` is "stem.N" or "stages.S.B." and "first", "second" or "middle";
         only the first of a stage asks from fewer pixels than it sees."""
-        halved = isinstance(self.stem_pool, nn.MaxPool2d)
+        image, halved = pixels(axes["image"]), isinstance(self.stem_pool, nn.MaxPool2d)
         if name.startswith("stem."):
             asked = seen = halved * int(name.removeprefix("stem."))
         else:
@@ -168,7 +169,8 @@ class ResNet(nn.Module):
             asked = halved * len(self.stem) + int(stage)
             seen = asked - 1 if int(stage) and block == "0" and layer != "second" else asked
         query, key = (
-            Grid(-(-rows >> halvings), -(-columns >> halvings), cell=1 << halvings) for halvings in (asked, seen)
+            Grid(-(-image.rows >> halvings), -(-image.columns >> halvings), cell=1 << halvings)
+            for halvings in (asked, seen)
         )
         return query, key
 
@@ -179,5 +181,5 @@ def _attention(config: Config, in_channels: int, out_channels: int, stride: int)
     )
 
 
-def build(config: Config, image: ImageShape, classes: int) -> ResNet:
-    return ResNet(config, image, classes)
+def build(config: Config, shapes: Shapes) -> ResNet:
+    return ResNet(config, shapes.require_image(), shapes.classes)

@@ -12,7 +12,7 @@ What does not depend on the state (the gates' share of the words, the readout, t
 Axis legend: B batch, S source length, T target length, D features, E embedding size.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
@@ -32,10 +32,12 @@ from saccade.config.recipe import Config as BaseConfig
 from saccade.layers.choices import AttentionName, SelectionName
 from saccade.layers.dropout import Dropout
 from saccade.layers.recurrent import CELLS, Cell, CellName, CellOverSteps, RecurrentEncoder
+from saccade.models.shapes import Shapes
+from saccade.views.axes import Axis
 
 
 class Config(BaseConfig):
-    kind: ClassVar[str] = "sequence-to-sequence"
+    serves: ClassVar[tuple[str, ...]] = ("sequence-to-sequence",)
 
     cell: CellName = "gru"
     attention: AttentionName = "additive"
@@ -284,6 +286,10 @@ class Seq2Seq(nn.Module):
         readouts, log_prob = self.decoder.unroll(embedded, self.decoder.start(encoded))
         return self.dropout(readouts), log_prob
 
+    def attention_axes(self, name: str, axes: Mapping[str, Axis]) -> tuple[Axis, Axis]:
+        """The one attention is the decoder's, from the word being written to the source."""
+        return axes["target"], axes["source"]
+
     def start(self, memory: Encoded) -> State:
         return self.decoder.start(memory)
 
@@ -334,5 +340,5 @@ def _cell(module: nn.Module) -> Cell:
     return module
 
 
-def build(config: Config, source_words: int, target_words: int) -> Seq2Seq:
-    return Seq2Seq(config, source_words, target_words)
+def build(config: Config, shapes: Shapes) -> Seq2Seq:
+    return Seq2Seq(config, shapes.source_words, shapes.target_words)

@@ -30,13 +30,14 @@ from saccade.attention.recording import is_watched, record
 from saccade.data.image_shape import ImageShape
 from saccade.layers.captioner import Encoded, Reading
 from saccade.models import show_tell
+from saccade.models.shapes import Shapes
 from saccade.models.show_tell import ShowTell, Teller
 
 _SOFT_SHARE = 0.5  # of the batches of hard attention
 
 
 class Config(show_tell.Config):
-    kind: ClassVar[str] = "captioner"
+    serves: ClassVar[tuple[str, ...]] = ("captioner",)
 
     selection: Literal["soft", "hard"] = "soft"
     attention: int = Field(256, ge=1, description="size of the hidden layer that scores a cell")
@@ -162,5 +163,7 @@ class ShowAttendTellHard(ShowTell):
         return HardTeller(config, self.encoder.size, Hard())
 
 
-def build(config: Config, image: ImageShape, words: int) -> ShowTell:
-    return (ShowAttendTell if config.selection == "soft" else ShowAttendTellHard)(config, image, words)
+def build(config: Config, shapes: Shapes) -> ShowTell:
+    return (ShowAttendTell if config.selection == "soft" else ShowAttendTellHard)(
+        config, shapes.require_image(), shapes.target_words
+    )

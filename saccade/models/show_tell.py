@@ -10,6 +10,7 @@ What does not depend on the state (the gates' share of the words, the readout) i
 Axis legend: B batch, K cells, T words, D features, E embedding size.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -23,10 +24,12 @@ from saccade.layers.captioner import Captioner, Encoded, Reading
 from saccade.layers.dropout import Dropout
 from saccade.layers.image_encoders import EncoderConfig
 from saccade.layers.recurrent import LSTMCell
+from saccade.models.shapes import Shapes
+from saccade.views.axes import Axis
 
 
 class Config(BaseConfig):
-    kind: ClassVar[str] = "captioner"
+    serves: ClassVar[tuple[str, ...]] = ("captioner",)
 
     encoder: EncoderConfig = Field(EncoderConfig.model_validate({}), description="what turns an image into cells")
     embedding: int = Field(256, ge=1)
@@ -94,6 +97,10 @@ class ShowTell(Captioner):
         reading = self.decoder.unroll(self.target_embedding(target), self.decoder.start(encoded))
         return reading._replace(readouts=self.dropout(reading.readouts))
 
+    def attention_axes(self, name: str, axes: Mapping[str, Axis]) -> tuple[Axis, Axis]:
+        """An encoder that attends looks from cell to cell, the decoder from the word being written at the cells."""
+        return (axes["cells"] if name.startswith("encoder.") else axes["target"]), axes["cells"]
+
     def start(self, memory: Encoded) -> State:
         return self.decoder.start(memory)
 
@@ -105,5 +112,5 @@ class ShowTell(Captioner):
         return state.rows(rows)
 
 
-def build(config: Config, image: ImageShape, words: int) -> ShowTell:
-    return ShowTell(config, image, words)
+def build(config: Config, shapes: Shapes) -> ShowTell:
+    return ShowTell(config, shapes.require_image(), shapes.target_words)

@@ -10,6 +10,7 @@ The cost grows with the number of cells, not with its square. An odd last row or
 Axis legend: B batch, R rows and S columns of cells, D features.
 """
 
+from collections.abc import Mapping
 from typing import Annotated, ClassVar
 
 import torch
@@ -24,13 +25,14 @@ from saccade.layers.feed_forward import feed_forward
 from saccade.layers.patches import PatchEmbedding
 from saccade.layers.stochastic_depth import DeepPreNorm, depth_rates
 from saccade.layers.windows import WindowAttention
-from saccade.views.axes import Axis, Grid
+from saccade.models.shapes import Shapes
+from saccade.views.axes import Axis, Grid, pixels
 
 EPSILON = 1e-5  # of every norm, as published
 
 
 class Config(BaseConfig):
-    kind: ClassVar[str] = "image-classes"
+    serves: ClassVar[tuple[str, ...]] = ("image-classes",)
 
     patch: int = Field(2, ge=1, description="pixels on a side of a cell of the first stage")
     width: int = Field(48, ge=1, description="features of a cell in the first stage; each later one has twice as many")
@@ -122,10 +124,11 @@ class Swin(nn.Module):
             x = stage(x)
         return self.output(self.norm(x).mean((1, 2)))
 
-    def attention_axes(self, name: str, rows: int, columns: int) -> tuple[Axis, Axis]:
+    def attention_axes(self, name: str, axes: Mapping[str, Axis]) -> tuple[Axis, Axis]:
         """`name` is "stages.S.layers.L.self_attention"; every cell of a stage looks at every cell of its window."""
         stage = int(name.split(".")[1])
-        rows, columns = self.embed.grid(rows, columns)
+        image = pixels(axes["image"])
+        rows, columns = self.embed.grid(image.rows, image.columns)
         grid = Grid(-(-rows >> stage), -(-columns >> stage), cell=self.embed.patch << stage)
         return grid, grid
 
@@ -139,5 +142,5 @@ def _draw_weights(model: Swin) -> None:
     nn.init.normal_(model.output.weight, std=0.02)
 
 
-def build(config: Config, image: ImageShape, classes: int) -> Swin:
-    return Swin(config, image, classes)
+def build(config: Config, shapes: Shapes) -> Swin:
+    return Swin(config, shapes.require_image(), shapes.classes)

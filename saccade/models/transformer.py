@@ -6,7 +6,7 @@
 Axis legend: B batch, S source length, T target length, D model size.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar, Literal
@@ -23,6 +23,8 @@ from saccade.layers.dropout import Dropout
 from saccade.layers.feed_forward import Activation, FeedForward, feed_forward
 from saccade.layers.plain_steps import PlainSteps, plain_linear
 from saccade.layers.transformer import DecoderLayer, EncoderLayer, Norm
+from saccade.models.shapes import Shapes
+from saccade.views.axes import Axis
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ PAIRS = {"tiny": 100_000, "small": 1_000_000, "base": 10_000_000}  # up to so ma
 
 
 class Config(BaseConfig):
-    kind: ClassVar[str] = "sequence-to-sequence"
+    serves: ClassVar[tuple[str, ...]] = ("sequence-to-sequence",)
 
     size: Literal["auto", "tiny", "small", "base", "big"] = Field("small", description="auto: by the number of pairs")
     layers: int | None = Field(None, ge=1, description="instead of the size's own")
@@ -200,6 +202,12 @@ class Transformer(nn.Module):
         """Whether `read_packed` has something to gain: a kernel that attends without padding."""
         return _layer(self.decoder.layers[0]).self_attention.packs(self.output.weight)
 
+    def attention_axes(self, name: str, axes: Mapping[str, Axis]) -> tuple[Axis, Axis]:
+        """The encoder looks from the source at itself, the decoder from what it writes at what it wrote before and at the source."""
+        if name.startswith("encoder."):
+            return axes["source"], axes["source"]
+        return axes["target"], axes["target_before"] if name.endswith(".self_attention") else axes["source"]
+
     def start(self, memory: Encoded) -> State:
         return self.decoder.start(memory)
 
@@ -266,5 +274,5 @@ def _layer(module: nn.Module) -> DecoderLayer:
     return module
 
 
-def build(config: Config, source_words: int, target_words: int) -> Transformer:
-    return Transformer(config, source_words, target_words)
+def build(config: Config, shapes: Shapes) -> Transformer:
+    return Transformer(config, shapes.source_words, shapes.target_words)

@@ -11,6 +11,7 @@ nor have the size trained on: learned positions are then interpolated from the g
 Axis legend: B batch, N tokens, D features.
 """
 
+from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -24,11 +25,12 @@ from saccade.layers.feed_forward import feed_forward
 from saccade.layers.patches import ConvolutionalEmbedding, LearnedPositions, PatchEmbedding
 from saccade.layers.pooling import PoolingName, pooling
 from saccade.layers.stochastic_depth import DeepEncoderLayer, depth_rates
-from saccade.views.axes import Axis, Grid, Tokens
+from saccade.models.shapes import Shapes
+from saccade.views.axes import Axis, Grid, Tokens, pixels
 
 
 class Config(BaseConfig):
-    kind: ClassVar[str] = "image-classes"
+    serves: ClassVar[tuple[str, ...]] = ("image-classes",)
 
     stem: Literal["patches", "convolutional"] = "patches"
     patch: int = Field(4, ge=1, description="pixels on a side of a cell; a power of 2 for the convolutional stem")
@@ -83,9 +85,10 @@ class VisionTransformer(nn.Module):
             x = layer(x)
         return self.output(self.pooling(self.norm(x)))
 
-    def attention_axes(self, name: str, rows: int, columns: int) -> tuple[Axis, Axis]:
+    def attention_axes(self, name: str, axes: Mapping[str, Axis]) -> tuple[Axis, Axis]:
         """`name` is "layers.L.self_attention", or "pooling.attention", whose one query is the whole image."""
-        grid = Grid(*self.embed.grid(rows, columns), extra=self.pooling.extra, cell=self.embed.patch)
+        image = pixels(axes["image"])
+        grid = Grid(*self.embed.grid(image.rows, image.columns), extra=self.pooling.extra, cell=self.embed.patch)
         return (Tokens(("[image]",)) if name == "pooling.attention" else grid), grid
 
 
@@ -104,5 +107,5 @@ def _layer(config: Config, rate: float) -> DeepEncoderLayer:
     )
 
 
-def build(config: Config, image: ImageShape, classes: int) -> VisionTransformer:
-    return VisionTransformer(config, image, classes)
+def build(config: Config, shapes: Shapes) -> VisionTransformer:
+    return VisionTransformer(config, shapes.require_image(), shapes.classes)

@@ -123,6 +123,12 @@ class Scales:
 Axis = Tokens | Grid | Steps | Dates | Variables | Objects | Scales
 
 
+def pixels(axis: Axis) -> Grid:
+    """An axis of which a model knows that it is the picture's: its pixels."""
+    assert isinstance(axis, Grid)
+    return axis
+
+
 def axis_of(labels: "Axis | Sequence[str]") -> Axis:
     """A list of words is an axis of tokens; an axis is itself."""
     return Tokens(tuple(labels)) if isinstance(labels, list | tuple) else labels  # type: ignore[return-value]

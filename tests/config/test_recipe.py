@@ -43,7 +43,7 @@ from pydantic import Field, model_validator
 from saccade.config.recipe import Config as Base
 
 class Config(Base):
-    kind: ClassVar[str] = "text to text"
+    serves: ClassVar[tuple[str, ...]] = ("text to text",)
     hidden: int = Field(64, ge=1)
     heads: int = Field(4, ge=1)
     dropout: float = Field(0.1, ge=0, lt=1)
@@ -61,7 +61,7 @@ from typing import ClassVar
 from saccade.config.recipe import Config as Base
 
 class Config(Base):
-    kind: ClassVar[str] = "image to class"
+    serves: ClassVar[tuple[str, ...]] = ("image to class",)
     patch: int = 4
 """
 TRAIN = """

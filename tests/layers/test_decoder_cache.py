@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from saccade.models.shapes import Shapes
 from saccade.models.transformer import Config, build
 
 
@@ -10,7 +11,7 @@ from saccade.models.transformer import Config, build
 def model(request):
     torch.manual_seed(0)
     config = Config(size="tiny", layers=2, width=16, heads=2, feed_forward=24, score=request.param, positions="rotary")
-    return build(config, 30, 30).eval()
+    return build(config, Shapes(source_words=30, target_words=30)).eval()
 
 
 def encoded(model, sentences=3):

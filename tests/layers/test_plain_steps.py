@@ -9,6 +9,7 @@ from saccade.attention import record_attention
 from saccade.attention.intervening import change_attention, cut
 from saccade.layers.plain_steps import weights_stay
 from saccade.models import transformer
+from saccade.models.shapes import Shapes
 
 KINDS = list(product(("pre", "post"), ("sinusoidal", "learned", "rotary"), ("relu", "gelu", "gated")))
 
@@ -16,7 +17,7 @@ KINDS = list(product(("pre", "post"), ("sinusoidal", "learned", "rotary"), ("rel
 def a_model(**settings):
     torch.manual_seed(0)
     config = transformer.Config(layers=2, width=16, heads=2, feed_forward=24, **settings)
-    model = transformer.build(config, 11, 13).eval()
+    model = transformer.build(config, Shapes(source_words=11, target_words=13)).eval()
     for parameter in model.parameters():  # norms and biases that do something
         torch.nn.init.normal_(parameter, std=0.3)
     return model

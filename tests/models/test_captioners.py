@@ -11,6 +11,7 @@ from saccade.attention import record_attention
 from saccade.data.image_shape import ImageShape
 from saccade.data.text.tokenizer import BOS, UNK
 from saccade.models import caption_transformer, show_attend_tell, show_tell
+from saccade.models.shapes import Shapes
 
 WORDS = 13
 CNN = {"name": "cnn", "cell": 4, "width": 6}
@@ -30,7 +31,11 @@ every_captioner = pytest.mark.parametrize("name", VARIANTS)
 def make(name: str, **more):
     torch.manual_seed(0)
     module, settings = VARIANTS[name]
-    return module.build(module.Config(**{**settings, **more}), ImageShape(3, 12, 16), WORDS).double().eval()
+    return (
+        module.build(module.Config(**{**settings, **more}), Shapes(ImageShape(3, 12, 16), target_words=WORDS))
+        .double()
+        .eval()
+    )
 
 
 def a_batch(rows: int = 3, length: int = 6):

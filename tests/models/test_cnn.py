@@ -8,6 +8,8 @@ from saccade.attention import record_attention
 from saccade.data.image_shape import ImageShape
 from saccade.errors import UserError
 from saccade.models.cnn import Config, build
+from saccade.models.shapes import Shapes
+from saccade.views.axes import Grid
 
 CIFAR = ImageShape(3, 32, 32)
 
@@ -23,13 +25,13 @@ CIFAR = ImageShape(3, 32, 32)
     ids=["plain, large", "plain, small", "attention", "multi-head"],
 )
 def test_the_four_networks_are_as_large_as_the_exercise_has_them(settings, least, most):
-    model = build(Config(**settings), CIFAR, classes=10)
+    model = build(Config(**settings), Shapes(CIFAR, classes=10))
     assert least < sum(parameter.numel() for parameter in model.parameters()) < most
 
 
 def small(**settings):
     torch.manual_seed(0)
-    model = build(Config(widths=(4, 4, 8), hidden=8, heads=2, **settings), CIFAR, classes=3).eval()
+    model = build(Config(widths=(4, 4, 8), hidden=8, heads=2, **settings), Shapes(CIFAR, classes=3)).eval()
     if settings.get("attention") != "none":
         torch.nn.init.normal_(model.over_cells.attention.output.weight)
     return model
@@ -40,7 +42,7 @@ def small(**settings):
 def test_regions_let_it_read_an_image_of_another_size(settings):
     model = small(regions=3, **settings)
     assert model(torch.randn(2, 3, 48, 20)).shape == (2, 3)
-    queries, keys = model.attention_axes("over_cells.attention", 48, 20)
+    queries, keys = model.attention_axes("over_cells.attention", {"image": Grid(48, 20)})
     assert (queries.rows, queries.columns, len(keys)) == (12, 5, 60)
 
 
@@ -67,7 +69,7 @@ def test_attention_is_torchs_multihead_attention_between_two_norms():
 
 @torch.no_grad()
 def test_attention_starts_as_the_cells_themselves():
-    over = build(Config(), CIFAR, classes=3).over_cells
+    over = build(Config(), Shapes(CIFAR, classes=3)).over_cells
     cells = torch.randn(2, 192, 8, 8)
     with_places = cells.flatten(2).transpose(1, 2) + over.positions(8, 8)
     expected = torch.nn.functional.layer_norm(with_places, (192,))

@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from saccade.data.image_shape import ImageShape
 from saccade.models import glimpse
 from saccade.models.glimpse import Config, GlimpseNetwork, build
+from saccade.models.shapes import Shapes
 
 POLICIES = ("learned", "random", "centre")
 
@@ -21,7 +22,7 @@ POLICIES = ("learned", "random", "centre")
 def make(shape=(1, 9, 9), classes=4, **settings) -> GlimpseNetwork:
     torch.manual_seed(0)
     sizes = {"hidden": 8, "patch": 4, "scales": 2, "glimpses": 4} | settings
-    model = build(Config(**sizes), ImageShape(*shape), classes).double()
+    model = build(Config(**sizes), Shapes(ImageShape(*shape), classes)).double()
     torch.nn.init.normal_(model.baseline.weight)
     return model
 
@@ -308,7 +309,7 @@ def cued_images(count: int) -> tuple[torch.Tensor, torch.Tensor]:
 def errors_after_training(policy: str, steps: int) -> float:
     torch.manual_seed(0)
     config = Config(policy=policy, glimpses=2, patch=8, hidden=64, std=0.6, std_end=0.3, std_batches=steps)
-    model = build(config, ImageShape(1, 12, 16), 4)
+    model = build(config, Shapes(ImageShape(1, 12, 16), 4))
     optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
     for _ in range(steps):
         images, targets = cued_images(128)

@@ -10,6 +10,8 @@ from torch.nn import functional as F
 import saccade.models
 from saccade.attention import record_attention
 from saccade.data.image_shape import ImageShape
+from saccade.models.shapes import Shapes
+from saccade.views.axes import Grid
 
 SMALL_VIT = {"layers": 2, "width": 16, "heads": 2, "feed_forward": 32}
 SMALL_RESNET = {"blocks": 1, "widths": (8, 8, 16), "heads": 2, "neighbourhood": 3}
@@ -56,7 +58,7 @@ def image_models() -> dict[str, object]:
     return {
         name: each
         for name, each in modules.items()
-        if getattr(each, "Config", None) and each.Config.kind == "image-classes"
+        if getattr(each, "Config", None) and each.Config.serves == ("image-classes",)
     }
 
 
@@ -69,7 +71,7 @@ every_model = pytest.mark.parametrize(
 def make(module, settings, image=SHAPES[0], classes=5):
     """With what starts at zero drawn, too: a branch that is silent could do anything."""
     torch.manual_seed(0)
-    model = module.build(module.Config(**settings), image, classes).eval()
+    model = module.build(module.Config(**settings), Shapes(image, classes)).eval()
     for parameter in model.parameters():
         if not parameter.any():
             torch.nn.init.normal_(parameter, std=0.3)
@@ -121,7 +123,7 @@ def test_being_watched_changes_nothing_and_every_map_has_its_axes(module, settin
     assert torch.equal(watched, unwatched)
     assert bool(maps) == hasattr(model, "attention_axes") or settings.get("attention") == "none"
     for name, calls in maps.items():
-        queries, keys = model.attention_axes(name, image.rows, image.columns)
+        queries, keys = model.attention_axes(name, {"image": Grid(image.rows, image.columns)})
         for weights in calls:
             assert weights.shape[0] == 2
             assert weights.shape[-2:] == (len(queries), len(keys))

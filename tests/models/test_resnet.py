@@ -11,12 +11,14 @@ from saccade.attention import LocalSelfAttention2d, record_attention
 from saccade.data.image_shape import ImageShape
 from saccade.layers.convolution import convolution
 from saccade.models.resnet import Block, Bottleneck, Config, Residual, build
+from saccade.models.shapes import Shapes
+from saccade.views.axes import Grid
 
 CIFAR = ImageShape(3, 32, 32)
 
 
 def size(**settings) -> int:
-    return sum(parameter.numel() for parameter in build(Config(**settings), CIFAR, classes=10).parameters())
+    return sum(parameter.numel() for parameter in build(Config(**settings), Shapes(CIFAR, classes=10)).parameters())
 
 
 @pytest.mark.parametrize(("blocks", "millions"), [(3, 0.27), (5, 0.46), (7, 0.66), (9, 0.85)])
@@ -32,7 +34,7 @@ def test_the_twin_has_fewer_parameters(neighbourhood):
 
 def test_the_twin_convolves_nowhere_but_in_the_stem():
     for attention, stem in (("after-stem", nn.Conv2d), ("all", LocalSelfAttention2d)):
-        model = build(Config(attention=attention, stem_layers=3), CIFAR, classes=10)
+        model = build(Config(attention=attention, stem_layers=3), Shapes(CIFAR, classes=10))
         assert [type(each) for each in model.stem] == [stem] * 3
         wide = [each for each in model.stages.modules() if isinstance(each, nn.Conv2d) and each.kernel_size != (1, 1)]
         assert not wide
@@ -41,7 +43,7 @@ def test_the_twin_convolves_nowhere_but_in_the_stem():
 
 def test_a_bottleneck_is_a_quarter_wide_and_its_twin_smaller():
     settings = {"bottleneck": True, "widths": (64, 128, 256), "blocks": 2}
-    convolutions = build(Config(**settings), CIFAR, classes=10)
+    convolutions = build(Config(**settings), Shapes(CIFAR, classes=10))
     wide = [
         each for each in convolutions.stages.modules() if isinstance(each, nn.Conv2d) and each.kernel_size == (3, 3)
     ]
@@ -96,9 +98,9 @@ def test_a_block_starts_as_its_shortcut(kind):
 
 
 def test_a_stage_asks_from_fewer_pixels_than_it_sees():
-    model = build(Config(attention="all"), CIFAR, classes=10)
+    model = build(Config(attention="all"), Shapes(CIFAR, classes=10))
     axes = {
-        name: [(axis.rows, axis.columns) for axis in model.attention_axes(name, 30, 17)]
+        name: [(axis.rows, axis.columns) for axis in model.attention_axes(name, {"image": Grid(30, 17)})]
         for name in (
             "stem.0",
             "stages.0.0.first",
@@ -124,11 +126,13 @@ def test_a_stage_asks_from_fewer_pixels_than_it_sees():
 )
 def test_after_a_pooled_stem_the_axes_are_those_the_attention_records(stem_layers, bottleneck, widths, first, cells):
     image, blocks = ImageShape(3, 13, 18), {"blocks": 2, "bottleneck": bottleneck, "widths": widths}
-    model = build(Config(attention="all", stem_pool=True, stem_layers=stem_layers, **blocks), image, classes=3).eval()
+    model = build(
+        Config(attention="all", stem_pool=True, stem_layers=stem_layers, **blocks), Shapes(image, classes=3)
+    ).eval()
     with record_attention(model) as recorded:
         model(torch.randn(2, 3, image.rows, image.columns))
     for name in recorded:
-        query, key = model.attention_axes(name, image.rows, image.columns)
+        query, key = model.attention_axes(name, {"image": Grid(image.rows, image.columns)})
         assert recorded.joined(name).shape[-2:] == (query.rows * query.columns, key.rows * key.columns)
     assert recorded.joined(f"stages.0.0.{first}").shape[-1] == cells
 

@@ -6,6 +6,7 @@ from pydantic import ValidationError
 from transformers.models.swin.modeling_swin import SwinPatchMerging
 
 from saccade.data.image_shape import ImageShape
+from saccade.models.shapes import Shapes
 from saccade.models.swin import Config, Merge, build
 from saccade.views.axes import Grid
 
@@ -13,7 +14,7 @@ from saccade.views.axes import Grid
 def make(**settings):
     torch.manual_seed(0)
     small = {"width": 8, "layers": (2, 2), "heads": (2, 2), "window": 4, "expansion": 2} | settings
-    return build(Config(**small), ImageShape(3, 32, 32), classes=5).eval()
+    return build(Config(**small), Shapes(ImageShape(3, 32, 32), classes=5)).eval()
 
 
 @pytest.mark.parametrize("grid", [(4, 6), (5, 6), (3, 7), (1, 1)])
@@ -53,11 +54,14 @@ def test_shift_and_width_follow_the_stages():
 
 def test_axes_are_the_grid_of_the_stage():
     model = make()
-    assert model.attention_axes("stages.0.layers.1.self_attention", 30, 21) == (
+    assert model.attention_axes("stages.0.layers.1.self_attention", {"image": Grid(30, 21)}) == (
         Grid(15, 11, cell=2),
         Grid(15, 11, cell=2),
     )
-    assert model.attention_axes("stages.1.layers.0.self_attention", 30, 21) == (Grid(8, 6, cell=4), Grid(8, 6, cell=4))
+    assert model.attention_axes("stages.1.layers.0.self_attention", {"image": Grid(30, 21)}) == (
+        Grid(8, 6, cell=4),
+        Grid(8, 6, cell=4),
+    )
 
 
 def test_stochastic_depth_rises_over_all_stages():

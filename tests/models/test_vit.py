@@ -5,6 +5,7 @@ import torch
 from pydantic import ValidationError
 
 from saccade.data.image_shape import ImageShape
+from saccade.models.shapes import Shapes
 from saccade.models.vit import Config, build
 from saccade.views.axes import Grid, Tokens
 
@@ -14,12 +15,12 @@ CIFAR = ImageShape(3, 32, 32)
 def make(image=CIFAR, **settings):
     torch.manual_seed(0)
     return build(
-        Config(**{"layers": 2, "width": 16, "heads": 2, "feed_forward": 24} | settings), image, classes=5
+        Config(**{"layers": 2, "width": 16, "heads": 2, "feed_forward": 24} | settings), Shapes(image, classes=5)
     ).eval()
 
 
 def size(**settings) -> int:
-    return sum(parameter.numel() for parameter in build(Config(**settings), CIFAR, classes=10).parameters())
+    return sum(parameter.numel() for parameter in build(Config(**settings), Shapes(CIFAR, classes=10)).parameters())
 
 
 def test_sizes_are_those_published():
@@ -36,7 +37,9 @@ def test_sizes_are_those_published():
 def test_an_image_of_another_size_can_be_read(settings):
     model = make(**settings)
     assert model(torch.randn(2, 3, 24, 40)).shape == (2, 5)
-    assert model.attention_axes("layers.0.self_attention", 24, 40)[0] == Grid(6, 10, model.pooling.extra, cell=4)
+    assert model.attention_axes("layers.0.self_attention", {"image": Grid(24, 40)})[0] == Grid(
+        6, 10, model.pooling.extra, cell=4
+    )
 
 
 @pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
@@ -65,8 +68,14 @@ def test_stochastic_depth_rises_to_the_last_layer():
 
 def test_the_pooling_attention_asks_for_the_whole_image():
     model = make(pooling="attention")
-    assert model.attention_axes("pooling.attention", 32, 32) == (Tokens(("[image]",)), Grid(8, 8, cell=4))
-    assert model.attention_axes("layers.1.self_attention", 32, 32) == (Grid(8, 8, cell=4), Grid(8, 8, cell=4))
+    assert model.attention_axes("pooling.attention", {"image": Grid(32, 32)}) == (
+        Tokens(("[image]",)),
+        Grid(8, 8, cell=4),
+    )
+    assert model.attention_axes("layers.1.self_attention", {"image": Grid(32, 32)}) == (
+        Grid(8, 8, cell=4),
+        Grid(8, 8, cell=4),
+    )
 
 
 @pytest.mark.parametrize(

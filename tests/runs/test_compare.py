@@ -11,6 +11,7 @@ from saccade.attention import LocalSelfAttention2d, MultiHead
 from saccade.config.recipe import load
 from saccade.data.image_shape import ImageShape
 from saccade.errors import ConfigError, UserError
+from saccade.models.shapes import Shapes
 from saccade.runs.compare import Row, columns, combinations, compare, operations, plot, validations
 
 
@@ -41,7 +42,7 @@ def test_operations_of_a_neighbourhood_are_those_of_its_formula():
 def test_operations_of_every_image_model_can_be_counted(model):
     recipe = load("digits-vit", [f"model.name={model}"])
     image = ImageShape(3, 32, 32)
-    built = recipe.model_module.build(recipe.model, image, 10).eval()
+    built = recipe.model_module.build(recipe.model, Shapes(image, 10)).eval()
     assert operations(built, torch.zeros(1, 3, 32, 32)) > 1e6
     assert all(parameter.requires_grad for parameter in built.parameters())
 

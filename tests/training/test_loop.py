@@ -15,6 +15,7 @@ from saccade.attention.positions import position_table
 from saccade.config import recipe as configs
 from saccade.errors import Diverged, UserError
 from saccade.layers.dropout import Dropout, set_share
+from saccade.models.shapes import Shapes
 from saccade.tasks.task import Loss, Objective, Validation
 from saccade.training.checkpoint import RunDirectory, own_tensors
 from saccade.training.config import TrainConfig
@@ -382,7 +383,7 @@ def test_every_dropout_of_a_model_is_eased():
     recurrent = configs.load("digits-rnn", ["model.layers=2", "model.dropout=0.5"])
     transformer = configs.load("phrasebook-transformer", ["model.dropout=0.5", "model.attention_dropout=0.5"])
     for recipe in (recurrent, transformer):
-        model = recipe.model_module.build(recipe.model, 9, 9).train()
+        model = recipe.model_module.build(recipe.model, Shapes(source_words=9, target_words=9)).train()
         source, lengths = torch.ones(2, 5, dtype=torch.long), torch.tensor([5, 4])
 
         def read(model=model, source=source, lengths=lengths):

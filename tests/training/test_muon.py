@@ -6,6 +6,7 @@ from torch import nn
 
 from saccade.data.image_shape import ImageShape
 from saccade.models import glimpse
+from saccade.models.shapes import Shapes
 from saccade.training.muon import Muon, inner_matrices, orthogonal
 
 torch_muon = getattr(torch.optim, "Muon", None)
@@ -95,7 +96,7 @@ def test_a_convolution_moves_as_the_matrix_of_its_filters():
 
 
 def test_outputs_of_a_network_that_glimpses_and_depthwise_convolutions_are_adamws():
-    network = glimpse.build(glimpse.Config(), ImageShape(1, 28, 28), classes=10)
+    network = glimpse.build(glimpse.Config(), Shapes(ImageShape(1, 28, 28), classes=10))
     names = {parameter: name for name, parameter in network.named_parameters()}
     assert [names[each] for each in inner_matrices(network)] == ["what.weight", "where.weight", "together.weight"]
     assert inner_matrices(nn.Sequential(nn.Conv2d(6, 6, 3, groups=6))) == []

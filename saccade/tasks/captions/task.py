@@ -38,6 +38,7 @@ from saccade.layers import efficientnet
 from saccade.layers.cross_entropy import linear_cross_entropy
 from saccade.metrics.captions import CaptionScores, score_captions
 from saccade.metrics.pointing import Pointed, Pointing, pointed, together
+from saccade.models.shapes import Shapes
 from saccade.tasks.task import Example, Loss, Objective, Validation, device, trainable
 from saccade.tasks.writing import DecodeConfig, Written, as_prefix, generate
 
@@ -85,7 +86,7 @@ class CaptionTask:
         self._seen: dict[tuple[str, bool], Any] = {}
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(recipe.train.seed)
-            built = recipe.model_module.build(recipe.model, self.shape, len(self.vocabulary))
+            built = recipe.model_module.build(recipe.model, Shapes(self.shape, target_words=len(self.vocabulary)))
         self.model: nn.Module = built.to(self.device)
 
     @classmethod

@@ -118,7 +118,11 @@ def _attentions(model: Any) -> dict[str, int]:
 def _axes(model: Any, heads: dict[str, int], rows: int, columns: int, only: str | None) -> dict[str, tuple[Axis, Axis]]:
     """What stands along both sides of every attention whose name matches; refused where the maps would not fit in memory. Unless a name was
     given, of the last ones that do."""
-    axes = {name: model.attention_axes(name, rows, columns) for name in heads if fnmatchcase(name, only or "*")}
+    axes = {
+        name: model.attention_axes(name, {"image": Grid(rows, columns, cell=1)})
+        for name in heads
+        if fnmatchcase(name, only or "*")
+    }
     if not axes:
         raise UserError(f"no attention of this model matches {only!r}: it has {', '.join(heads)}")
     sizes = {name: heads[name] * len(queries) * len(keys) for name, (queries, keys) in axes.items()}

@@ -37,6 +37,7 @@ from saccade.data.images.splits import SPLITS, SplitName, batches, check_classes
 from saccade.data.images.store import AnyImage, name_of, pixels_of
 from saccade.errors import UserError
 from saccade.metrics.classes import ClassScores, score_classes
+from saccade.models.shapes import Shapes
 from saccade.tasks.task import Example, Loss, Objective, Validation, device, trainable
 
 _AT_A_TIME = 256  # images judged or predicted in one go
@@ -102,7 +103,7 @@ class ClassifyTask:
         self.augment = Augment(recipe.augment, self.standardise)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(recipe.train.seed)
-            built = recipe.model_module.build(recipe.model, self.shape, len(images.classes))
+            built = recipe.model_module.build(recipe.model, Shapes(self.shape, len(images.classes)))
         self.model: nn.Module = built.to(self.device)
 
     @classmethod

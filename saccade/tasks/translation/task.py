@@ -31,6 +31,7 @@ from saccade.errors import UserError
 from saccade.layers.consistency import consistent_cross_entropy
 from saccade.layers.cross_entropy import linear_cross_entropy
 from saccade.metrics.bleu import TranslationScores, score_translations
+from saccade.models.shapes import Shapes
 from saccade.tasks.task import Example, Loss, Objective, Validation, device, trainable
 from saccade.tasks.writing import DecodeConfig, Written, as_prefix, found_in_order, generate
 
@@ -99,10 +100,10 @@ class TranslationTask:
         self.corpus = corpus
         self.vocabularies = corpus.vocabularies
         self.device = device()
-        sizes = (len(self.vocabularies.source), len(self.vocabularies.target))
+        shapes = Shapes(source_words=len(self.vocabularies.source), target_words=len(self.vocabularies.target))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(recipe.train.seed)
-            self.model: nn.Module = recipe.model_module.build(recipe.model, *sizes).to(self.device)
+            self.model: nn.Module = recipe.model_module.build(recipe.model, shapes).to(self.device)
 
     @classmethod
     def prepare(cls, recipe: Recipe, directory: Path, say: Say) -> "TranslationTask":

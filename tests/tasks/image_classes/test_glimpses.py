@@ -17,6 +17,7 @@ from saccade.config.recipe import load
 from saccade.data.image_shape import ImageShape
 from saccade.errors import UserError
 from saccade.models.glimpse import Config, GlimpseNetwork, build
+from saccade.models.shapes import Shapes
 from saccade.tasks.image_classes.glimpses import GlimpsePath, look, page, save, see
 from saccade.tasks.image_classes.task import ClassifyTask
 from saccade.views import AttentionMap, glimpse_figure
@@ -29,7 +30,7 @@ DIGITS = tuple("0123456789")
 def make(channels: int = 1, classes: int = 10, **settings) -> GlimpseNetwork:
     torch.manual_seed(0)
     sizes = {"hidden": 16, "patch": 4, "scales": 2, "glimpses": 4} | settings
-    model = build(Config(**sizes), ImageShape(channels, 14, 18), classes)
+    model = build(Config(**sizes), Shapes(ImageShape(channels, 14, 18), classes))
     torch.nn.init.normal_(model.policy.mean.weight) if sizes.get("policy", "learned") == "learned" else None
     return model
 
@@ -95,7 +96,7 @@ def test_beyond_the_edge_stands_the_colour_that_the_model_takes_for_nothing(digi
     assert (row, column, side) == (-2, 0, 18)
     np.testing.assert_allclose(path.patches[0, 0, :2], 0.3, atol=1e-6)
     np.testing.assert_allclose(path.patches[0, 0, 2:16], picture, atol=1e-6)
-    monkeypatch.setattr(digits, "model", build(Config(patch=12, policy="centre"), ImageShape(1, 8, 8), 10))
+    monkeypatch.setattr(digits, "model", build(Config(patch=12, policy="centre"), Shapes(ImageShape(1, 8, 8), 10)))
     seen = see(digits, digits.images.test.pixels[0, 0])  # a window of 12 × 12 around an image of 8 × 8
     np.testing.assert_allclose(seen.patches[0, 0, 0], digits.images.mean[0], atol=1e-6)
 
