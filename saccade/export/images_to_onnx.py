@@ -17,13 +17,13 @@ from saccade.export.directories import new_directory
 from saccade.export.onnx_graph import OPSET, by_definition, check, open_graph, write_graph
 from saccade.models.glimpse import GlimpseNetwork
 from saccade.runs.run import Run
-from saccade.tasks.image_classes.task import ClassifyTask
+from saccade.tasks.image_classes.task import ImageClassTask
 
 
 class FromBytes(nn.Module):
     """The model with everything between a decoded image and the probability of its classes."""
 
-    def __init__(self, task: ClassifyTask):
+    def __init__(self, task: ImageClassTask):
         super().__init__()
         self.model = by_definition(task.model)
         self.standardise = task.standardise
@@ -35,7 +35,7 @@ class FromBytes(nn.Module):
 
 def export_image_model(run: Run, directory: Path) -> float:
     """Writes into a new directory; gives the largest difference to torch of a log-probability."""
-    task: ClassifyTask = run.task
+    task: ImageClassTask = run.task
     if isinstance(task.model, GlimpseNetwork):
         raise UserError(
             f"the model of {run.path} is a glimpse network, which chooses where to look step by step: use it with torch"
@@ -71,7 +71,7 @@ def export_image_model(run: Run, directory: Path) -> float:
 
 
 @torch.no_grad()
-def _difference(model: FromBytes, task: ClassifyTask, path: Path) -> float:
+def _difference(model: FromBytes, task: ImageClassTask, path: Path) -> float:
     session = open_graph(path)
     apart = []
     for count in (1, 5):
@@ -81,7 +81,7 @@ def _difference(model: FromBytes, task: ClassifyTask, path: Path) -> float:
     return max(apart)
 
 
-def _pictures(task: ClassifyTask, count: int) -> Tensor:
+def _pictures(task: ImageClassTask, count: int) -> Tensor:
     draw = torch.Generator().manual_seed(count)
     return torch.randint(256, (count, *task.shape.sizes), generator=draw, dtype=torch.uint8)
 

@@ -139,6 +139,9 @@ class CentrePolicy(Policy):
         return torch.zeros_like(state[:, :2])
 
 
+TERMS = ("cross-entropy", "baseline", "reinforce")
+
+
 class GlimpseNetwork(nn.Module):
     def __init__(self, config: Config, image: ImageShape, classes: int):
         super().__init__()
@@ -181,7 +184,7 @@ class GlimpseNetwork(nn.Module):
         return torch.stack([self.action(path.states[:, -1]).softmax(-1) for path in paths]).mean(0)
 
     def terms(self, images: Tensor, targets: Tensor) -> dict[str, Tensor]:
-        """The three parts of the loss, each summed over the batch."""
+        """The three parts of the loss (TERMS), each summed over the batch."""
         if self.training:
             self.policy.count_batch()
         path = self.follow(images, self.policy.sample)

@@ -1,20 +1,178 @@
-"""What a task is to the rest: batches, objectives to minimise, a validation, predictions. The loop knows nothing else.
+"""The contract of a task: all that the command line, the page, the API, comparisons, exports and the training loop know of one.
 
-An `Objective` owns some parameters and gives the loss of a batch as a total and a count. The loop adds up totals, divides by the counts
-once, and so accumulation over unequal batches and several processes give exactly the gradient of the one big batch.
+A task is a folder of saccade/tasks. Its `task.py` has a `Config` (the sections of its recipes) and one class derived from `Task`, or from
+`Trained` if the loop trains it, under the name `TASK`. Nothing outside the folder knows its name.
+
+    file -> example -> batch -> model -> answer -> View
+            Input      batch()  steps()   answers() look()
+
+Type variables: `Content` is what the task reads (a sentence, an image), `Chosen` its options.
 """
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, BinaryIO, ClassVar, Generic, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from saccade.config.recipe import Recipe
-from saccade.data.text.corpus import SplitName
+from saccade.config.options import Options
+from saccade.config.recipe import Config, Recipe
+from saccade.data.images.splits import SplitName
+from saccade.views.view import View
+
+Content = TypeVar("Content")
+Chosen = TypeVar("Chosen", bound=Options)
+Say = Callable[[str], None]
+Json = dict[str, Any]
+Work = Any  # what `epoch` lists and `batch` turns into a batch: only the task looks inside
+
+
+# What goes in
+
+
+@dataclass(frozen=True)
+class Example(Generic[Content]):
+    """One thing to ask about."""
+
+    content: Content
+    name: str = ""  # a path, or test:0; empty where the content says it all
+    truth: str | None = None  # the reference, where it is known
+
+
+@dataclass(frozen=True)
+class Typed:
+    """What was given on a command line."""
+
+    words: Sequence[str]
+    stdin: BinaryIO | None = None  # read where no words were given
+    skip_bad: bool = False
+    say: Say = print
+    command: str = "saccade predict RUN"  # for messages
+
+
+class Limits(Protocol):
+    """How large an input that comes over the network may be."""
+
+    @property
+    def characters(self) -> int: ...
+    @property
+    def pixels(self) -> int: ...
+
+
+class Input(Protocol[Content]):
+    """What a task reads, and how it comes in from anywhere: Text, Image (see inputs.py)."""
+
+    @property
+    def kind(self) -> str:
+        """What the page offers: "text" to type, "image" to drop."""
+        ...
+
+    @property
+    def fields(self) -> type[Config]:
+        """The fields of a request that hold it."""
+        ...
+
+    def from_command_line(self, typed: Typed) -> list[Example[Content]]: ...
+
+    def from_python(self, value: object) -> Example[Content]: ...
+
+    def from_json(self, body: Config, limits: Limits) -> Example[Content]:
+        """Size and form are checked here; a text is never taken for a path."""
+        ...
+
+    def suggestions(self, held_out: Sequence[Example[Content]]) -> list[str]:
+        """Some held-out examples as a request would hold them, for people to click."""
+        ...
+
+
+# What comes out
+
+
+class Answer(Protocol):
+    def lines(self) -> list[str]:
+        """For people and pipes, best first."""
+        ...
+
+    def to_dict(self) -> Json: ...
+
+
+class Scores(Protocol):
+    def rows(self) -> list[tuple[str, str]]:
+        """Names and values for people."""
+        ...
+
+    def columns(self) -> list[tuple[str, list[str]]]:
+        """A second table, as headings with their cells; may be empty."""
+        ...
+
+    def compared(self) -> dict[str, float]:
+        """The figures that runs are compared by; the first one says which run is best."""
+        ...
+
+    def to_dict(self) -> Json: ...
+
+
+@dataclass(frozen=True)
+class Question(Generic[Content]):
+    """A further question that a task answers over the API: alternatives of a word, the calculation of a weight, ..."""
+
+    name: str  # /api/NAME
+    summary: str
+    takes: type[Config]  # its fields beside `run` and those of the input
+    answer: Callable[[Example[Content], Any], Json]
+
+
+@dataclass(frozen=True)
+class Stream(Generic[Content]):
+    """The answer told while it is being made, a message at a time. `tell` raises to stop it when nobody listens."""
+
+    summary: str
+    takes: type[Config]
+    answer: Callable[[Example[Content], Any, Callable[[Json], None]], None]
+
+
+@dataclass(frozen=True)
+class Export:
+    """How a run is written for another engine."""
+
+    summary: str
+    takes: type[Config]
+    write: Callable[[Path, Any], str]  # into a new directory; returns what to say about it
+
+
+@dataclass(frozen=True)
+class Probable:
+    """How probable a given output is."""
+
+    texts: tuple[str, ...]  # what was given
+    log_prob: float
+    tokens: int  # with the end
+
+    def to_dict(self) -> Json:
+        return {"texts": list(self.texts), "log_prob": self.log_prob, "tokens": self.tokens}
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """How `saccade score` reads files and scores what is in them."""
+
+    files: str  # what the files must be, for messages
+    read: Callable[[Sequence[Path]], Sequence[Any]]
+    score: Callable[[Sequence[Any]], Sequence[Probable]]
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What a prediction and an update cost beyond parameters and minutes, by the name of the cost."""
+
+    prediction: Mapping[str, float] = field(default_factory=dict)
+    update: Mapping[str, float] = field(default_factory=dict)
+
+
+# Training
 
 
 @dataclass(frozen=True)
@@ -41,47 +199,126 @@ class Validation:
     samples: Sequence[str] = ()
 
 
-class Example(NamedTuple):
-    """One held-out example: what the task's `predict` takes, and what people say of it."""
+class Trainer(Protocol):
+    """What `fit` may use."""
 
-    given: Any
-    truth: str
+    @property
+    def directory(self) -> Path: ...
+    def say(self, sentence: str) -> None: ...
+    def loop(self, task: "Trained[Any, Any]") -> None: ...
 
 
-class Task(Protocol):
+class Weights(Protocol):
+    """The weights that were saved in a run directory."""
+
+    @property
+    def directory(self) -> Path: ...
+    def load_into(self, model: nn.Module) -> None: ...
+
+
+# The task
+
+
+class Task(Protocol[Content, Chosen]):
+    costs_named: ClassVar[Sequence[str]] = ()  # the names in Costs
     recipe: Recipe  # with whatever the task chose from the data in place of "auto"
-    model: nn.Module
     unit: str  # what is counted: "tokens", "images"
 
     @classmethod
-    def prepare(cls, recipe: Recipe, directory: Path, say: Callable[[str], None]) -> "Task":
+    def prepare(cls, recipe: Recipe, directory: Path, say: Say) -> "Task[Content, Chosen]":
         """A new run: reads the data and leaves in the directory what the task learned from them."""
         ...
 
     @classmethod
-    def reopen(cls, recipe: Recipe, directory: Path) -> "Task":
-        """The task of a run that exists."""
+    def reopen(cls, recipe: Recipe, directory: Path) -> "Task[Content, Chosen]":
+        """The task of a run that exists, its weights not read yet."""
         ...
+
+    @classmethod
+    def adopt(cls, directory: Path) -> "Task[Content, Chosen] | None":
+        """The task of a model in another library's format, ready to use; None where it is none that this task knows."""
+        return None
+
+    @classmethod
+    def options(cls, recipe: Recipe) -> type[Options]:
+        """What may be asked of a run of this recipe; command line, API and docs are derived from it."""
+        ...
+
+    @property
+    def input(self) -> Input[Content]: ...
+
+    @property
+    def attends(self) -> bool:
+        """Whether there is attention to look at."""
+        ...
+
+    def fit(self, trainer: Trainer) -> None:
+        """Learns from the data that `prepare` left; whatever was learned must be in `trainer.directory` afterwards."""
+        ...
+
+    def restore(self, weights: Weights) -> None:
+        """Takes what `fit` left in `weights.directory`."""
+        ...
+
+    def answers(self, examples: Sequence[Example[Content]], options: Chosen) -> Iterator[Answer]:
+        """In the order of the examples, as they are found."""
+        ...
+
+    def evaluate(self, split: SplitName, options: Chosen) -> Scores: ...
+
+    def look(self, example: Example[Content], options: Chosen) -> View: ...
+
+    def held_out(self, split: SplitName) -> Sequence[Example[Content]]: ...
+
+    # What not every task has
+
+    def costs(self) -> Costs:
+        return Costs()
+
+    def questions(self) -> Sequence[Question[Content]]:
+        return ()
+
+    def stream(self) -> Stream[Content] | None:
+        return None
+
+    def scorer(self) -> Scorer | None:
+        return None
+
+    def exports(self) -> Mapping[str, Export]:
+        """By the name of the engine."""
+        return {}
+
+
+class Trained(Task[Content, Chosen], Protocol[Content, Chosen]):
+    """What the loop needs beyond that."""
+
+    model: nn.Module
+
+    def fit(self, trainer: Trainer) -> None:
+        trainer.loop(self)
+
+    def restore(self, weights: Weights) -> None:
+        weights.load_into(self.model)
 
     def objectives(self) -> Sequence[Objective]: ...
 
-    def epoch(self, number: int, rank: int, world: int) -> Sequence[Any]:
+    def epoch(self, number: int, rank: int, world: int) -> Sequence[Work]:
         """The work of an epoch in order, the same for the same seed; each process gets its share of every batch."""
         ...
 
-    def batch(self, work: Any) -> Any | None:
+    def batch(self, work: Work) -> Any | None:
         """The batch itself; None where this process has no share of it."""
         ...
 
     def validate(self) -> Validation: ...
 
-    def example_count(self, split: SplitName) -> int: ...
-
-    def example(self, split: SplitName, number: int) -> Example: ...
-
-    def describe(self, work: Any) -> str:
+    def describe(self, work: Work) -> str:
         """A batch in words, for an error message."""
         ...
+
+
+AnyTask = Task[Any, Any]
+"""A task whose content and options only it knows: whoever holds one passes back to it what came from it."""
 
 
 def device() -> torch.device:
@@ -93,3 +330,11 @@ def device() -> torch.device:
 
 def trainable(modules: Iterable[nn.Module]) -> list[nn.Parameter]:
     return [parameter for module in modules for parameter in module.parameters() if parameter.requires_grad]
+
+
+def build_model(recipe: Recipe, shapes: Any, where: torch.device) -> nn.Module:
+    """The recipe's model with weights that depend on train.seed alone."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(recipe.train.seed)
+        model: nn.Module = recipe.model_module.build(recipe.model, shapes)
+    return model.to(where)

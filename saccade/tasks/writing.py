@@ -1,21 +1,25 @@
-"""From something encoded to words: the `decode` section of a recipe, and the search that it describes."""
+"""What tasks that write words share: the `decode` section of a recipe, the options of a search, the search itself, and what it wrote."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field, ValidationError, model_validator
 from torch import Tensor, nn
 
-from saccade.attention import record_attention
+from saccade.attention import Attend, record_attention
 from saccade.config.errors import Sources, sentences, together
+from saccade.config.options import Options, option
 from saccade.config.recipe import Config
-from saccade.data.text.tokenizer import BOS, EOS, PAD
+from saccade.data.text.tokenizer import BOS, EOS, PAD, Tokenizer
 from saccade.decoding import BeamConfig, Hypothesis, Prefix, SamplingConfig, beam_search, greedy_search, sample
 from saccade.errors import UserError
 from saccade.layers.plain_steps import Kept, weights_stay
+from saccade.views.axes import Axis, Tokens
+from saccade.views.view import Word
 
 _SORTED = 1024  # rows at a time; with a fourth of them batches of 32 hold a tenth more padding
 
@@ -56,6 +60,67 @@ class DecodeConfig(Config):
             raise UserError(together(found, "the search").removeprefix("recipe (given for this search): ")) from None
 
 
+class SearchOptions(Options):
+    """Options of a search; what is not given is as in the recipe's `decode` section."""
+
+    search: Literal["greedy", "beam", "sample"] | None = option(
+        None, "predict evaluate", "how to search; as the recipe says unless given"
+    )
+    beam: int | None = option(None, "predict evaluate", "width of the beam", ge=1, le=1000, most_served=20)
+    best: int = option(1, "predict", "how many answers, a line each, for each input", ge=1, le=1000, most_served=20)
+    length_penalty: float | None = option(
+        None, "predict evaluate", "beam: above 0 favours longer outputs", ge=-10, le=10, most_served=5
+    )
+    coverage_penalty: float | None = option(
+        None, "predict evaluate", "beam: above 0 favours outputs that looked at all of the source", ge=0, le=100
+    )
+    temperature: float | None = option(None, "predict", "sampling: below 1 is surer, above 1 bolder", ge=0.001, le=1000)
+    top_k: int | None = option(None, "predict", "sampling: from the k likeliest words only", ge=1)
+    top_p: float | None = option(None, "predict", "sampling: from the likeliest words that hold this share", gt=0, le=1)
+    seed: int | None = option(None, "predict", "sampling: another seed, other samples", ge=0, lt=2**63)
+    prefix: str = option("", "predict", "how every answer must begin")
+
+    @model_validator(mode="after")
+    def _one_kind_of_search(self) -> "SearchOptions":
+        search: str | None = self.search
+        reason = f"search is {self.search}"
+        for kind, names in _OF_A_SEARCH.items():
+            for name in names:
+                if getattr(self, name) is None:
+                    continue
+                if search not in (None, kind):
+                    raise ValueError(f"{name} is for search {kind} and {reason}: leave one of them out")
+                search, reason = kind, f"{name} is for {kind}"
+        if search == "greedy" and self.best > 1:
+            raise ValueError(f"best is {self.best} and greedy search has one answer: leave best or search=greedy out")
+        return self
+
+    @property
+    def may_share_a_batch(self) -> bool:
+        """A sample depends on its place in the batch."""
+        return self.kind != "sample"
+
+    @property
+    def kind(self) -> str | None:
+        """The search that was asked for, by its name or by a setting that only it has."""
+        asked = (kind for kind, names in _OF_A_SEARCH.items() if any(getattr(self, name) is not None for name in names))
+        return self.search or next(asked, None)
+
+    def decode(self, recipe: DecodeConfig) -> DecodeConfig:
+        """The recipe's settings with what was chosen in their place."""
+        names = ("beam", "length_penalty", "coverage_penalty", "temperature", "top_k", "top_p", "seed")
+        settings = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        if self.kind is not None:
+            settings["search"] = self.kind
+        return recipe.with_changes({**settings, "best": self.best})
+
+
+_OF_A_SEARCH = {
+    "beam": ("beam", "length_penalty", "coverage_penalty"),
+    "sample": ("temperature", "top_k", "top_p", "seed"),
+}
+
+
 @dataclass(frozen=True)
 class Written:
     """What a model wrote for one input, best hypothesis first."""
@@ -66,17 +131,45 @@ class Written:
     text: str
     hypotheses: list[Hypothesis]
     alternatives: list[str]
+    words: list[tuple[Word, ...]] = field(default_factory=list)  # of each hypothesis, with their probabilities
+    wanted: int = 1  # lines to print: as many for each input, so that they can be told apart
 
     def lines(self) -> list[str]:
         """Best first."""
-        return [self.text, *self.alternatives]
+        texts = [self.text, *self.alternatives]
+        return texts + [""] * (self.wanted - len(texts))
 
     def to_dict(self) -> dict[str, Any]:
-        found = [
+        outputs = [
             {"text": text, "score": hypothesis.score, "log_prob": hypothesis.log_prob, "finished": hypothesis.finished}
-            for text, hypothesis in zip(self.lines(), self.hypotheses, strict=True)
+            for text, hypothesis in zip([self.text, *self.alternatives], self.hypotheses, strict=True)
         ]
-        return {"source": self.source, self.called: found}
+        for output, words in zip(outputs, self.words, strict=False):
+            output["words"] = [{"text": word.text, "probability": word.probability} for word in words]
+        return {"source": self.source, self.called: outputs}
+
+
+END, BEGIN = "<end>", "<begin>"  # the special tokens under names for people
+_ROLES: dict[str, Axis] = {role: Tokens((role,)) for role in ("source", "cells", "target", "target_before")}
+
+
+def looks_at(model: Any, queries: str, keys: str) -> list[str]:
+    """The attention modules that look from one axis of the model at another ("target" at "source"), by what the model says of them."""
+    wanted = (_ROLES[queries], _ROLES[keys])
+    names = [name for name, module in model.named_modules() if isinstance(module, Attend)]
+    return [name for name in names if model.attention_axes(name, _ROLES) == wanted]
+
+
+def word_probabilities(tokenizer: Tokenizer, hypothesis: Hypothesis) -> tuple[Word, ...]:
+    """Every word with the product of its pieces' probabilities, the end included where it was reached; none where they are not known."""
+    if hypothesis.token_log_probs is None:
+        return ()
+    tokens = [*hypothesis.tokens, EOS] if hypothesis.finished else hypothesis.tokens
+    words = [END if word == "<eos>" else word for word in tokenizer.words(tokens)]
+    log_probs = [0.0] * len(words)
+    for group, value in zip(tokenizer.word_groups(tokens), hypothesis.token_log_probs, strict=False):
+        log_probs[group] += value
+    return tuple(Word(word, math.exp(value)) for word, value in zip(words, log_probs, strict=True))
 
 
 def generate(
@@ -150,20 +243,21 @@ class CoverageStepper:
 
     def __init__(self, model: nn.Module):
         self.model: Any = model
+        self.over_source = [*looks_at(model, "target", "source"), *looks_at(model, "target", "cells")]
+        if not self.over_source:
+            raise UserError(
+                "this model has no attention, so nothing is covered: set decode.coverage_penalty to 0, or train one that attends"
+            )
 
     def start(self, memory: Any) -> Covered:
         padded = (~memory.visible).squeeze(1).float()  # nothing is missed where there is nothing
         return Covered(self.model.start(memory), padded)
 
     def step(self, token: Tensor, state: Covered) -> tuple[Tensor, Covered]:
-        with record_attention(self.model, "decoder.*") as seen:
+        with record_attention(self.model, self.over_source) as recorded:
             logits, after = self.model.step(token, state.state)
-        over_source = [_rows(calls[-1]) for name, calls in seen.items() if "self" not in name]
-        if not over_source:
-            raise UserError(
-                "this model has no attention, so nothing is covered: set decode.coverage_penalty to 0, or train one that attends"
-            )
-        return logits, Covered(after, state.coverage + torch.stack(over_source).mean(0))
+        looked = [_rows(calls[-1]) for calls in recorded.values()]
+        return logits, Covered(after, state.coverage + torch.stack(looked).mean(0))
 
     def select(self, state: Covered, rows: Tensor) -> Covered:
         return Covered(self.model.select(state.state, rows), state.coverage[rows])

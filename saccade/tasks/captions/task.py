@@ -18,33 +18,53 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from pydantic import Field
-from torch import Tensor, nn
+from pydantic import Field, model_validator
+from torch import Tensor
 
-from saccade.attention import record_attention
+from saccade.config.options import option
 from saccade.config.recipe import Config as BaseConfig
 from saccade.config.recipe import Recipe
 from saccade.data.captions import dataset as caption_data
-from saccade.data.captions.dataset import Array, CaptionPairs, Captions, CaptionsConfig, Say, equal_length_batches
+from saccade.data.captions.dataset import Array, CaptionPairs, Captions, CaptionsConfig, equal_length_batches
 from saccade.data.captions.files import plain
 from saccade.data.images.decoding import Pixels
 from saccade.data.images.features import cache_directory, features
 from saccade.data.images.splits import SplitName
 from saccade.data.images.store import AnyImage, name_of, pixels_of
-from saccade.data.text.tokenizer import BOS, EOS, PAD, UNK
-from saccade.decoding import score_targets
+from saccade.data.text.tokenizer import BOS, EOS, UNK
+from saccade.decoding import Hypothesis, score_targets
 from saccade.errors import UserError
 from saccade.layers import efficientnet
 from saccade.layers.cross_entropy import linear_cross_entropy
 from saccade.metrics.captions import CaptionScores, score_captions
-from saccade.metrics.pointing import Pointed, Pointing, pointed, together
 from saccade.models.shapes import Shapes
-from saccade.tasks.task import Example, Loss, Objective, Validation, device, trainable
-from saccade.tasks.writing import DecodeConfig, Written, as_prefix, generate
+from saccade.tasks.captions import evaluating
+from saccade.tasks.held_out import HeldOut
+from saccade.tasks.inputs import Image
+from saccade.tasks.task import (
+    Example,
+    Loss,
+    Objective,
+    Say,
+    Trained,
+    Validation,
+    build_model,
+    device,
+    trainable,
+)
+from saccade.tasks.writing import (
+    DecodeConfig,
+    SearchOptions,
+    Written,
+    as_prefix,
+    generate,
+    looks_at,
+    word_probabilities,
+)
+from saccade.views.view import View
 
 _LONGEST = 60  # words of a caption; the longest that people wrote for Flickr8k has 38
 _KEPT = 0.9  # of REINFORCE's baseline from batch to batch
-_REPLAYED = 500  # validation images by which the layer that points best is chosen
 
 
 class ObjectiveConfig(BaseConfig):
@@ -60,6 +80,23 @@ class Config(BaseConfig):
     decode: DecodeConfig
 
 
+class CaptionOptions(SearchOptions):
+    data: Path | None = option(
+        None, "evaluate", "other images instead: a folder or zip of them, whose captions --reference names"
+    )
+    reference: Path | None = option(None, "evaluate", "the captions of the images of --data, as training reads them")
+    target: str | None = option(None, "look", "a given caption instead of the model's own")
+    only: str | None = option(
+        None, "look", "attention modules to show with all of their heads, by pattern", max_length=200
+    )
+
+    @model_validator(mode="after")
+    def _data_has_references(self) -> "CaptionOptions":
+        if (self.data is None) != (self.reference is None):
+            raise ValueError("data and reference go together: give the images and the file with their captions")
+        return self
+
+
 class Caption(Written):
     """What a model says about one image, best first."""
 
@@ -73,7 +110,7 @@ class CaptionBatch:
     target_out: Tensor  # (B, T) words, <eos>
 
 
-class CaptionTask:
+class CaptionTask(Trained[AnyImage, CaptionOptions]):
     unit = "words"
 
     def __init__(self, recipe: Recipe, captions: Captions, say: Say = lambda text: None):
@@ -84,10 +121,7 @@ class CaptionTask:
         self.shape = captions.shape
         self.say = say
         self._seen: dict[tuple[str, bool], Any] = {}
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(recipe.train.seed)
-            built = recipe.model_module.build(recipe.model, Shapes(self.shape, target_words=len(self.vocabulary)))
-        self.model: nn.Module = built.to(self.device)
+        self.model = build_model(recipe, Shapes(self.shape, target_words=len(self.vocabulary)), self.device)
 
     @classmethod
     def prepare(cls, recipe: Recipe, directory: Path, say: Say) -> "CaptionTask":
@@ -104,6 +138,19 @@ class CaptionTask:
     @classmethod
     def reopen(cls, recipe: Recipe, directory: Path) -> "CaptionTask":
         return cls(recipe, caption_data.reopen(directory))
+
+    @classmethod
+    def options(cls, recipe: Recipe) -> type[CaptionOptions]:
+        return CaptionOptions
+
+    @property
+    def input(self) -> Image:
+        return Image(self.shape)
+
+    @property
+    def attends(self) -> bool:
+        """Whether words look at the picture; an encoder's own attention does not count."""
+        return bool(looks_at(self.model, "target", "cells"))
 
     def seen(self, name: SplitName, mirrored: bool = False) -> Any:
         """What the decoder or its encoder gets of each image of a split: features, or pixels."""
@@ -127,23 +174,23 @@ class CaptionTask:
         if not len(work):
             return None
         pairs = self.captions.train.pairs
-        batch = self._batch(pairs, self.seen("train"), work)
+        batch = self.pairs_batch(pairs, self.seen("train"), work)
         if not self.recipe.data.mirrored:
             return batch
-        turned = self._rows(self.seen("train", mirrored=True), pairs.images[work])
+        turned = self.rows(self.seen("train", mirrored=True), pairs.images[work])
         is_turned = torch.rand(len(work), *[1] * (turned.dim() - 1), device=self.device) < 0.5
         return replace(batch, seen=torch.where(is_turned, turned, batch.seen))
 
-    def _batch(self, pairs: CaptionPairs, seen: Any, work: Array) -> CaptionBatch:
+    def pairs_batch(self, pairs: CaptionPairs, seen: Any, work: Array) -> CaptionBatch:
         words = torch.tensor([pairs.tokens[int(index)] for index in work], device=self.device)
         edge = words.new_ones(len(words), 1)
         return CaptionBatch(
-            self._rows(seen, pairs.images[work]),
+            self.rows(seen, pairs.images[work]),
             torch.cat((BOS * edge, words), 1),
             torch.cat((words, EOS * edge), 1),
         )
 
-    def _rows(self, seen: Any, rows: Any) -> Tensor:
+    def rows(self, seen: Any, rows: Any) -> Tensor:
         """Some images out of a memory-mapped file, which is fastest in the order of the file."""
         different, back = np.unique(rows, return_inverse=True)
         return torch.from_numpy(np.ascontiguousarray(seen[different][back])).to(self.device)
@@ -176,145 +223,97 @@ class CaptionTask:
 
     def validate(self) -> Validation:
         count = min(self.recipe.decode.valid_sentences, len(self.captions.valid))
-        written = self._written("valid", count, search="greedy")
-        scores = score_captions([each.text for each in written], self.captions.valid.captions[:count])
+        written = self.written("valid", count, CaptionOptions(search="greedy"))
+        scores = score_captions([caption.text for caption in written], self.captions.valid.captions[:count])
         metrics = {
-            "perplexity": self.perplexity("valid", count),
+            "perplexity": evaluating.perplexity(self, "valid", count),
             "bleu-4": scores.bleu[3],
             "cider-d": scores.cider,
             "exact": scores.exact,
         }
-        samples = [f"{each.source} → {each.text}" for each in written[:3]]
+        samples = [f"{caption.source} → {caption.text}" for caption in written[:3]]
         return Validation(metrics, scores.bleu[3], samples)
 
-    def example_count(self, split: SplitName) -> int:
-        return len(self.captions.split(split))
+    def held_out(self, split: SplitName) -> Sequence[Example[AnyImage]]:
+        images = self.captions.split(split)
 
-    def example(self, split: SplitName, number: int) -> Example:
-        photos = self.captions.split(split)
-        return Example(photos.pixels[number].transpose(1, 2, 0), " / ".join(photos.captions[number]))  # (H, W, C)
+        def example(number: int) -> Example[AnyImage]:
+            pixels = images.pixels[number].transpose(1, 2, 0)  # (H, W, C)
+            return Example(pixels, f"{split}:{number}", " / ".join(images.captions[number]))
 
-    def evaluate(self, split: SplitName = "test", **settings: Any) -> CaptionScores:
-        chosen = self.captions.split(split)
-        written = self._written(split, len(chosen), **settings)
-        scores = score_captions([each.text for each in written], chosen.captions)
-        scores = replace(scores, perplexity=self.perplexity(split, len(chosen)))
-        found = self.pointing(split)
-        return scores if found is None else replace(scores, **found._asdict())
+        return HeldOut(len(images), example)
 
-    @torch.no_grad()
-    def perplexity(self, split: SplitName, count: int) -> float:
-        """exp of the mean cross-entropy per word, the end included, of all references of the first images."""
-        self.model.eval()
-        pairs, total, words = self.captions.split(split).pairs, 0.0, 0
-        lengths = pairs.lengths[pairs.images < count]  # images stand in order, so these are the first pairs
-        for work in equal_length_batches(lengths, 256, seed=0, number=0):
-            batch = self._batch(pairs, self.seen(split), work)
-            reading = self.stepper.read(self.encoded(batch.seen), batch.target_in)
-            targets = batch.target_out.flatten()
-            total += float(linear_cross_entropy(reading.readouts.flatten(0, 1), self.stepper.output, targets)[0])
-            words += len(targets)
-        return float(np.exp(min(total / max(words, 1), 100.0)))
+    def evaluate(self, split: SplitName, options: CaptionOptions) -> CaptionScores:
+        return evaluating.evaluate(self, split, options)
 
-    def pointing(self, split: SplitName) -> Pointing | None:
-        """How often a word looks at what it names, by the layer that does so best on the validation images."""
-        if self.captions.split(split).regions is None:
-            return None
-        chosen = self._pointed("valid", _REPLAYED)
-        if not chosen:
-            return None
-        best = max(chosen, key=lambda name: together(chosen[name]).pointing)
-        return together(self._pointed(split, len(self.captions.split(split)))[best])
-
-    @torch.no_grad()
-    def _pointed(self, split: SplitName, most: int) -> dict[str, list[Pointed]]:
-        """By attention module, heads averaged: where each object word of the first reference looked while that was written."""
-        self.model.eval()
-        images, found = self.captions.split(split), dict[str, list[Pointed]]()
-        assert images.regions is not None
-        for start in range(0, min(most, len(images)), 64):
-            rows = range(start, min(start + 64, most, len(images)))
-            words = self.vocabulary.encode_batch([images.captions[row][0] for row in rows])
-            longest = max(map(len, words))
-            given = torch.tensor([[BOS, *each, *[PAD] * (longest - len(each))] for each in words], device=self.device)
-            with record_attention(self.model, "decoder.*") as recorded:
-                self.stepper.read(self.encoded(self._rows(self.seen(split), rows)), given)
-            for name in (name for name in recorded if "self" not in name):
-                weights = recorded.joined(name)  # (B, T, K) or (B, H, T, K)
-                mean = (weights if weights.dim() == 3 else weights.mean(1)).cpu().numpy()
-                for place, row in enumerate(rows):
-                    own = pointed(mean[place], images.regions[row], *self.stepper.encoder.grid)
-                    found.setdefault(name, []).extend(own)
-        return found
-
-    def _written(self, split: SplitName, count: int, **settings: Any) -> list[Caption]:
+    def written(self, split: SplitName, count: int, options: CaptionOptions) -> list[Caption]:
         """Captions of the first images of a split."""
-        size, names = self.recipe.decode.with_changes(settings).batch, self.captions.split(split).names
+        size, names = options.decode(self.recipe.decode).batch, self.captions.split(split).names
         parts = (range(start, min(start + size, count)) for start in range(0, count, size))
-        rows = (self._rows(self.seen(split), part) for part in parts)
-        return list(self._write(rows, names[:count], settings))
+        rows = (self.rows(self.seen(split), part) for part in parts)
+        return list(self._write(rows, names[:count], options))
 
     # Predicting
 
-    def predict(
-        self, inputs: Sequence[AnyImage], prefixes: Sequence[str] | None = None, **settings: Any
-    ) -> list[Caption]:
-        """A caption of each image: a path, a PIL image, or an array of bytes (H, W) or (H, W, 3). Keywords replace `decode` settings.
-
-        `prefixes` are words that each caption must begin with.
-        """
-        return list(self.answers(inputs, prefixes, **settings))
-
-    def answers(
-        self, inputs: Sequence[AnyImage], prefixes: Sequence[str] | None = None, **settings: Any
-    ) -> Iterator[Caption]:
-        """The same, as they are found."""
-        size = self.recipe.decode.with_changes(settings).batch
-        parts = (inputs[start : start + size] for start in range(0, len(inputs), size))
-        pictures = (torch.from_numpy(np.stack([self.picture(each) for each in part])) for part in parts)
-        forced = None if prefixes is None else [self.known(prefix) for prefix in prefixes]
-        return self._write(pictures, [name_of(each) for each in inputs], settings, forced)
+    def answers(self, examples: Sequence[Example[AnyImage]], options: CaptionOptions) -> Iterator[Caption]:
+        size = options.decode(self.recipe.decode).batch
+        parts = (examples[start : start + size] for start in range(0, len(examples), size))
+        pictures = (torch.from_numpy(np.stack([self.picture(each.content) for each in part])) for part in parts)
+        return self._write(pictures, [example.name or name_of(example.content) for example in examples], options)
 
     @torch.no_grad()
-    def _write(
-        self,
-        parts: Iterator[Tensor],
-        names: Sequence[str],
-        settings: dict[str, Any],
-        forced: list[list[int]] | None = None,
-    ) -> Iterator[Caption]:
+    def _write(self, parts: Iterator[Tensor], names: Sequence[str], options: CaptionOptions) -> Iterator[Caption]:
         self.model.eval()
-        config, done = self.recipe.decode.with_changes(settings), 0
+        config, done = options.decode(self.recipe.decode), 0
+        forced = self.known(options.prefix)
         for seen in parts:
             longest = torch.full((len(seen),), _LONGEST, device=self.device)
             numbers = list(range(done, done + len(seen)))
-            begin = None if forced is None else [forced[number] for number in numbers]
-            found = generate(self.model, self.encoded(seen.to(self.device)), longest, config, begin, numbers)
-            for number, hypotheses in zip(numbers, found, strict=True):
-                texts = [self.vocabulary.decode(hypothesis.tokens).strip() for hypothesis in hypotheses]
-                yield Caption(names[number], texts[0], hypotheses, texts[1:])
+            begin = [forced] * len(seen) if forced else None
+            outputs = generate(self.model, self.encoded(seen.to(self.device)), longest, config, begin, numbers)
+            for number, hypotheses in zip(numbers, outputs, strict=True):
+                yield self.in_words(names[number], hypotheses, config.best)
             done += len(seen)
+
+    def in_words(self, source: str, hypotheses: list[Hypothesis], wanted: int = 1) -> Caption:
+        texts = [self.vocabulary.decode(hypothesis.tokens).strip() for hypothesis in hypotheses]
+        words = [word_probabilities(self.vocabulary, hypothesis) for hypothesis in hypotheses]
+        return Caption(source, texts[0], hypotheses, texts[1:], words, wanted)
 
     @torch.no_grad()
     def given(self, source: AnyImage, text: str) -> Caption:
         """A caption that somebody else wrote, as the model reads it, and how probable it is."""
         self.model.eval()
         tokens = self.known(text)
+        if len(tokens) > _LONGEST:
+            raise UserError(
+                f"a caption of {len(tokens)} words was given, and at most {_LONGEST} are allowed: shorten it"
+            )
         seen = torch.from_numpy(self.picture(source)).to(self.device)[None]
         begin = torch.tensor([BOS], device=self.device)
         scored = score_targets(self.stepper, self.encoded(seen), begin, *as_prefix([tokens]), eos=EOS)
-        return Caption(name_of(source), self.vocabulary.decode(tokens), scored, [])
+        return self.in_words(name_of(source), scored)
 
     def known(self, text: str) -> list[int]:
-        """The tokens of words that somebody gives; a word that training never showed is no word to this model."""
+        """The tokens of given words, all of which must occur in the vocabulary."""
         words = plain(text).split()
         for word in words:
             if UNK in self.vocabulary.encode(word):
                 raise UserError(
-                    f"{text!r} has the word {word!r}, which this model never saw: use words of its training captions"
+                    f"{text!r} has the word {word!r}, which is not in this model's vocabulary: use words of its training captions"
                 )
         return self.vocabulary.encode(" ".join(words))
 
     def picture(self, source: AnyImage) -> Pixels:
         """The image as the model gets it: bytes (3, rows, columns)."""
         return pixels_of(source, self.shape)
+
+    # Looking
+
+    def look(self, example: Example[AnyImage], options: CaptionOptions) -> View:
+        from saccade.tasks.captions.look import look
+
+        return look(self, example, options.target, options.only)
+
+
+TASK = CaptionTask

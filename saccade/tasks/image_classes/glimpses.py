@@ -24,7 +24,7 @@ from saccade.data.images.store import AnyImage, name_of
 from saccade.errors import UserError
 from saccade.models.glimpse import GlimpseNetwork
 from saccade.tasks.image_classes import headline
-from saccade.tasks.image_classes.task import Classified, ClassifyTask
+from saccade.tasks.image_classes.task import Classified, ImageClassTask
 from saccade.views.axes import Grid, Steps
 from saccade.views.document import filled, write_by_ending
 from saccade.views.maps import AttentionMap
@@ -94,7 +94,7 @@ class GlimpsePath:
         return png(self)
 
 
-def see(task: ClassifyTask, image: AnyImage) -> GlimpsePath:
+def see(task: ImageClassTask, image: AnyImage) -> GlimpsePath:
     """The likeliest path over an image, by which the task predicts its class unless it draws several (`samples`)."""
     if not isinstance(task.model, GlimpseNetwork):
         raise UserError(

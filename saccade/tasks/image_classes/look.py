@@ -21,7 +21,7 @@ from saccade.data.images.decoding import Pixels
 from saccade.data.images.store import AnyImage
 from saccade.errors import UserError
 from saccade.layers.windows import WindowAttention
-from saccade.tasks.image_classes.task import Classified, ClassifyTask
+from saccade.tasks.image_classes.task import Classified, ImageClassTask
 from saccade.views.axes import Axis, Grid, Tokens
 from saccade.views.maps import AttentionMap, labels
 from saccade.views.rollout import rollout
@@ -70,7 +70,7 @@ class Sight:
 
 
 def look(
-    task: ClassifyTask, image: AnyImage, pixel: Pixel | None = None, only: str | None = None
+    task: ImageClassTask, image: AnyImage, pixel: Pixel | None = None, only: str | None = None
 ) -> list[AttentionMap]:
     """The maps of the attention modules whose name matches (all that fit in memory unless given), from what the class is read from or from
     the cell at `pixel` (row, column)."""
@@ -78,7 +78,7 @@ def look(
 
 
 @torch.no_grad()
-def see(task: ClassifyTask, image: AnyImage, pixel: Pixel | None = None, only: str | None = None) -> Sight:
+def see(task: ImageClassTask, image: AnyImage, pixel: Pixel | None = None, only: str | None = None) -> Sight:
     """All of a picture at once: what `look` gives, and what is needed to draw it."""
     pixels = task.picture(image)
     _, rows, columns = pixels.shape

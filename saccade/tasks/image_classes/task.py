@@ -4,8 +4,8 @@ The objective is the cross-entropy between the target distribution and the model
 
     loss = -Σ_c target_c log p(c | image)        target = (1 - s) [c is the class] + s / classes
 
-with s the label smoothing; mixup mixes targets as it mixes images. A model that minimises more than that has `terms(images, targets)`, a
-dict of named sums, and each of them is reported. What is reported of held-out images is always the plain cross-entropy.
+with s the label smoothing; mixup mixes targets as it mixes images. The glimpse network minimises more than that (its `terms`), and each
+part is reported. What is reported of held-out images is always the plain cross-entropy.
 
 Images may be scattered in larger frames (data.scatter): anew each time in training, always to the same places when held out. A picture to
 predict is taken for a whole frame.
@@ -13,34 +13,53 @@ predict is taken for a whole frame.
 Axis legend: B batch, C channels, H rows, W columns.
 """
 
+import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
+from saccade.config.options import Options
 from saccade.config.recipe import Config as BaseConfig
 from saccade.config.recipe import Recipe
 from saccade.data.images import dataset as image_data
 from saccade.data.images.augment import Augment, AugmentConfig, Standardise
-from saccade.data.images.dataset import Images, ImagesConfig, Say
-from saccade.data.images.decoding import BadImage, Pixels, decode
-from saccade.data.images.files import list_images
+from saccade.data.images.dataset import Images, ImagesConfig
+from saccade.data.images.decoding import Pixels
 from saccade.data.images.scatter import scattered, shape_after
-from saccade.data.images.splits import SPLITS, SplitName, batches, check_classes
+from saccade.data.images.splits import SPLITS, SplitName, batches
 from saccade.data.images.store import AnyImage, name_of, pixels_of
 from saccade.errors import UserError
+from saccade.layers.operations import operations
 from saccade.metrics.classes import ClassScores, score_classes
+from saccade.models.glimpse import TERMS, GlimpseNetwork
+from saccade.models.glimpse import Config as GlimpseConfig
 from saccade.models.shapes import Shapes
-from saccade.tasks.task import Example, Loss, Objective, Validation, device, trainable
+from saccade.tasks.held_out import HeldOut
+from saccade.tasks.image_classes import evaluating
+from saccade.tasks.image_classes.options import AttentionOptions, GlimpseOptions, ImageOptions
+from saccade.tasks.inputs import Image
+from saccade.tasks.task import (
+    Costs,
+    Example,
+    Loss,
+    Objective,
+    Say,
+    Trained,
+    Validation,
+    build_model,
+    device,
+    trainable,
+)
+from saccade.views.view import View
 
-_AT_A_TIME = 256  # images judged or predicted in one go
+AT_A_TIME = 256  # images judged or predicted in one go
 
 
 class ObjectiveConfig(BaseConfig):
@@ -86,8 +105,9 @@ class ClassBatch:
     targets: Tensor  # (B, classes) probabilities
 
 
-class ClassifyTask:
+class ImageClassTask(Trained[AnyImage, ImageOptions]):
     unit = "images"
+    costs_named: ClassVar[Sequence[str]] = ("MFLOP", "training TFLOP")
 
     def __init__(self, recipe: Recipe, images: Images):
         self.recipe = recipe
@@ -95,30 +115,52 @@ class ClassifyTask:
         self.classes = images.classes
         self.device = device()
         self.shape = shape_after(recipe.data.scatter, images.shape)  # of what the model gets
-        scattered(
-            torch.zeros(1, *images.shape.sizes), recipe.data.scatter, torch.Generator()
-        )  # refuses what does not fit
+        # Refuses a scatter that does not fit.
+        scattered(torch.zeros(1, *images.shape.sizes), recipe.data.scatter, torch.Generator())
         recipe.augment.check_fits(self.shape)
         self.standardise = Standardise(images.mean, images.deviation, self.device)
         self.augment = Augment(recipe.augment, self.standardise)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(recipe.train.seed)
-            built = recipe.model_module.build(recipe.model, Shapes(self.shape, len(images.classes)))
-        self.model: nn.Module = built.to(self.device)
+        self.model = build_model(recipe, Shapes(self.shape, len(images.classes)), self.device)
 
     @classmethod
-    def prepare(cls, recipe: Recipe, directory: Path, say: Say) -> "ClassifyTask":
+    def prepare(cls, recipe: Recipe, directory: Path, say: Say) -> "ImageClassTask":
         """A new run: the images are decoded into the directory."""
         return cls(recipe, image_data.prepare(recipe.data, directory, say))
 
     @classmethod
-    def reopen(cls, recipe: Recipe, directory: Path) -> "ClassifyTask":
+    def reopen(cls, recipe: Recipe, directory: Path) -> "ImageClassTask":
         return cls(recipe, image_data.reopen(directory))
+
+    @classmethod
+    def adopt(cls, directory: Path) -> "ImageClassTask | None":
+        """A ViT or Swin in the format of Hugging Face."""
+        from saccade.tasks.image_classes.pretrained import open_pretrained
+
+        return open_pretrained(directory)
+
+    @classmethod
+    def options(cls, recipe: Recipe) -> type[Options]:
+        return GlimpseOptions if isinstance(recipe.model, GlimpseConfig) else AttentionOptions
+
+    @property
+    def input(self) -> Image:
+        return Image(self.shape)
+
+    @property
+    def glimpses(self) -> GlimpseNetwork | None:
+        """The model, where it looks in glimpses."""
+        return self.model if isinstance(self.model, GlimpseNetwork) else None
+
+    @property
+    def attends(self) -> bool:
+        from saccade.tasks.image_classes.look import attentions
+
+        return self.glimpses is not None or bool(attentions(self.model))
 
     # Training
 
     def objectives(self) -> list[Objective]:
-        shown = self._term_names() if hasattr(self.model, "terms") else ("accuracy",)
+        shown = ("accuracy",) if self.glimpses is None else TERMS
         return [Objective("loss", trainable([self.model]), self._loss, shown)]
 
     def epoch(self, number: int, rank: int, world: int) -> Sequence[np.ndarray[Any, Any]]:
@@ -140,8 +182,8 @@ class ClassifyTask:
 
     def _loss(self, batch: ClassBatch) -> Loss:
         count = len(batch.inputs)
-        if hasattr(self.model, "terms"):
-            terms: dict[str, Tensor] = self.model.terms(batch.inputs, batch.targets)  # type: ignore[operator]
+        if self.glimpses is not None:
+            terms = self.glimpses.terms(batch.inputs, batch.targets)
             return Loss(sum(terms.values(), start=torch.zeros((), device=self.device)), count, _numbers(terms))
         try:
             logits = self.model(batch.inputs).float()
@@ -154,24 +196,10 @@ class ClassifyTask:
         right = 100 * (logits.argmax(1) == batch.targets.argmax(1)).sum()  # percent, once divided by the count
         return Loss(F.cross_entropy(logits, batch.targets, reduction="sum"), count, _numbers({"accuracy": right}))
 
-    @torch.no_grad()
-    def _term_names(self) -> tuple[str, ...]:
-        """What the model's losses are called: asked once, of two blank images and in a way that leaves no trace in the model."""
-        was_training, blank = self.model.training, self.blank().repeat(2, 1, 1, 1)
-        targets = torch.full((2, len(self.classes)), 1 / len(self.classes), device=self.device)
-        with torch.random.fork_rng(devices=[]):
-            names = tuple(self.model.eval().terms(blank, targets))  # type: ignore[operator]
-        self.model.train(was_training)
-        return names
-
-    def blank(self) -> Tensor:
-        """One blank image as the model gets it: (1, C, H, W)."""
-        return torch.zeros(1, *self.shape.sizes, device=self.device)
-
     # Judging
 
     def validate(self) -> Validation:
-        log_probabilities = self._judge("valid")
+        log_probabilities = evaluating.log_probabilities(self, "valid")
         split = self.images.valid
         scores = score_classes(log_probabilities, split.labels, self.classes, split.names)
         metrics = {"accuracy": scores.accuracy, "cross-entropy": scores.cross_entropy}
@@ -179,93 +207,28 @@ class ClassifyTask:
         score = scores.accuracy - 1e-9 * min(scores.cross_entropy, 1e6)
         return Validation(metrics, score, self._samples(log_probabilities))
 
-    def evaluate(
-        self,
-        split: SplitName = "test",
-        samples: int | None = None,
-        data: str | Path | None = None,
-        skip_bad: bool = False,
-    ) -> ClassScores:
-        """On the run's own held-out images, or on those at `data`: a folder of classes, a zip, a CSV or idx files. Where the run scatters
-        its images, these are scattered too. With `skip_bad` those of `data` that cannot be read are left out and counted."""
-        with self._sampling(samples):
-            if data is None:
-                own = self.images.split(split)
-                scores = score_classes(self._judge(split), own.labels, self.classes, own.names)
-            else:
-                scores = self._judge_files(Path(data), skip_bad)
-            return replace(scores, paths=getattr(self.model, "samples", 1))
+    def evaluate(self, split: SplitName, options: ImageOptions) -> ClassScores:
+        return evaluating.evaluate(self, split, options)
 
-    @contextmanager
-    def _sampling(self, samples: int | None) -> Iterator[None]:
-        """So many drawn paths of glimpses for each image; as the recipe says unless given."""
-        if samples is None:
-            yield
-            return
-        if samples < 2 or not hasattr(self.model, "samples"):
-            raise UserError(
-                f"{samples} samples were asked for: only the model glimpse draws paths, 2 or more for each image; leave samples out"
-            )
-        before = self.model.samples
-        try:
-            setattr(self.model, "samples", samples)  # noqa: B010 (a number, whatever a module's type says)
-            yield
-        finally:
-            setattr(self.model, "samples", before)  # noqa: B010
+    def held_out(self, split: SplitName) -> Sequence[Example[AnyImage]]:
+        """As they are judged."""
+        images = self.images.split(split)
 
-    def _judge(self, split: SplitName) -> np.ndarray[Any, np.dtype[np.float32]]:
-        """Log-probabilities (images, classes) of a whole split."""
-        count = len(self.images.split(split))
-        parts = (self._frames(split, start) for start in range(0, count, _AT_A_TIME))
-        return np.concatenate([part.cpu().numpy() for part in self._log_probabilities(parts)])
+        def example(number: int) -> Example[AnyImage]:
+            start = number - number % AT_A_TIME
+            frame = self.frames(split, start)[number - start].permute(1, 2, 0).numpy()  # (H, W, C)
+            return Example(frame, f"{split}:{number}", self.classes[images.labels[number]])
 
-    def _judge_files(self, path: Path, skip_bad: bool) -> ClassScores:
-        """Of other images, which are decoded as they are judged."""
-        listing = list_images(path, self.classes)
-        check_classes(listing, self.classes)
-        labels: list[int] = []
-        names: list[str] = []
+        return HeldOut(len(images), example)
 
-        def pictures() -> Iterator[Pixels]:
-            for index, label in enumerate(listing.labels):
-                try:
-                    yield decode(listing.open(index), self.images.shape, listing.names[index])[0]
-                except BadImage as error:
-                    if not skip_bad:
-                        raise UserError(f"{path}: {error}; --skip-bad leaves such images out") from None
-                    continue
-                labels.append(self.classes.index(label))
-                names.append(listing.names[index])
-
-        frames = (
-            scattered(part, self.recipe.data.scatter, torch.Generator().manual_seed(number))
-            for number, part in enumerate(_stacked(pictures()))
-        )
-        judged = [part.cpu().numpy() for part in self._log_probabilities(frames)]
-        if not judged:
-            raise UserError(f"none of the {len(listing):,} images of {path} can be read: give others")
-        scores = score_classes(np.concatenate(judged), np.array(labels), self.classes, names)
-        return replace(scores, left_out=len(listing) - len(labels))
-
-    def example_count(self, split: SplitName) -> int:
-        return len(self.images.split(split))
-
-    def example(self, split: SplitName, number: int) -> Example:
-        """As it is judged."""
-        start = number - number % _AT_A_TIME
-        frame = self._frames(split, start)[number - start]
-        return Example(
-            frame.permute(1, 2, 0).numpy(), self.classes[self.images.split(split).labels[number]]
-        )  # (H, W, C)
-
-    def _frames(self, split: SplitName, start: int) -> Tensor:
+    def frames(self, split: SplitName, start: int) -> Tensor:
         """Some held-out images from number `start` on, scattered where images are: always to the same places."""
-        pixels = torch.tensor(self.images.split(split).pixels[start : start + _AT_A_TIME])
+        pixels = torch.tensor(self.images.split(split).pixels[start : start + AT_A_TIME])
         places = torch.Generator().manual_seed((SPLITS.index(split) << 32) + start)
         return scattered(pixels, self.recipe.data.scatter, places)
 
     @torch.no_grad()
-    def _log_probabilities(self, parts: Iterator[Tensor]) -> Iterator[Tensor]:
+    def judge(self, parts: Iterator[Tensor]) -> Iterator[Tensor]:
         """From bytes to log-probabilities (B, classes). Nothing is ever augmented here."""
         self.model.eval()
         for pixels in parts:
@@ -282,34 +245,41 @@ class ClassifyTask:
 
     # Predicting
 
-    def predict(self, inputs: Sequence[AnyImage], best: int | None = None) -> list[Classified]:
-        """The `best` likeliest classes (all unless given) of each image: a path, a PIL image, or an array of bytes (H, W) or (H, W, C)."""
-        return list(self.answers(inputs, best))
-
-    def answers(self, inputs: Sequence[AnyImage], best: int | None = None) -> Iterator[Classified]:
-        """The same, as they are found."""
-        if best is not None and best < 1:
-            raise UserError(f"{best} best classes were asked for: ask for 1 or more")
-        return self._classified(inputs, best)
-
-    def _classified(self, inputs: Sequence[AnyImage], best: int | None) -> Iterator[Classified]:
-        given = iter(inputs)
-        for part in self._log_probabilities(_stacked(self.picture(each) for each in inputs)):
+    def answers(self, examples: Sequence[Example[AnyImage]], options: ImageOptions) -> Iterator[Classified]:
+        names = (example.name or name_of(example.content) for example in examples)
+        for part in self.judge(stacked(self.picture(example.content) for example in examples)):
             shares, order = part.exp().sort(stable=True, dim=1, descending=True)
-            for row_shares, row in zip(shares[:, :best].tolist(), order[:, :best].tolist(), strict=True):
-                yield Classified(name_of(next(given)), tuple(self.classes[number] for number in row), tuple(row_shares))
+            rows = zip(shares[:, : options.best].tolist(), order[:, : options.best].tolist(), strict=True)
+            for probabilities, numbers in rows:
+                yield Classified(next(names), tuple(self.classes[number] for number in numbers), tuple(probabilities))
 
     def picture(self, source: AnyImage) -> Pixels:
         """The image as the model gets it, before it is standardised: bytes (C, H, W)."""
         return pixels_of(source, self.shape)
 
+    # Looking, comparing, exporting
 
-def _stacked(pictures: Iterator[Pixels]) -> Iterator[Tensor]:
+    def look(self, example: Example[AnyImage], options: ImageOptions) -> View:
+        from saccade.tasks.image_classes.look import look
+
+        return look(self, example, options.pixel, options.only)
+
+    def costs(self) -> Costs:
+        """Operations of a prediction, and of an update: forward over every image of a batch, thrice, as backward takes two."""
+        one = operations(self.model, torch.zeros(1, *self.shape.sizes, device=self.device)) / 1e6
+        count = len(self.images.train)
+        batch = count / math.ceil(count / self.recipe.data.batch)  # epochs are cut into batches of the same size
+        paths = 1 if self.glimpses is None else self.glimpses.samples  # drawn for a prediction; an update follows one
+        update = 3 * one / paths * batch * self.recipe.train.accumulate / 1e6
+        return Costs({"MFLOP": one}, {"training TFLOP": update})
+
+
+def stacked(pictures: Iterator[Pixels]) -> Iterator[Tensor]:
     """Some at a time, so that a list of thousands of files never stands in memory decoded."""
     part: list[Pixels] = []
     for picture in pictures:
         part.append(picture)
-        if len(part) == _AT_A_TIME:
+        if len(part) == AT_A_TIME:
             yield torch.from_numpy(np.stack(part))
             part = []
     if part:
@@ -318,3 +288,6 @@ def _stacked(pictures: Iterator[Pixels]) -> Iterator[Tensor]:
 
 def _numbers(tensors: dict[str, Tensor]) -> dict[str, float]:
     return {name: float(tensor.detach()) for name, tensor in tensors.items()}
+
+
+TASK = ImageClassTask

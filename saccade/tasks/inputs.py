@@ -1,0 +1,195 @@
+"""What tasks read, and how it comes in from a command line, from Python and from a request: `Text` and `Image`."""
+
+import binascii
+import os
+from base64 import b64decode
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from PIL import Image as PillowImage
+from pydantic import Field
+
+from saccade.config.recipe import Config
+from saccade.data.image_shape import ImageShape
+from saccade.data.images.decoding import ENDINGS, BadImage, open_image
+from saccade.data.images.store import AnyImage, name_of, open_store, pixels_of
+from saccade.data.text.pairs import decoded_lines
+from saccade.errors import UserError
+from saccade.tasks.task import Example, Limits, Typed
+from saccade.views.view import data_address
+
+_NAMED = 10  # lines left empty and unknown words are named one by one up to here
+_SUGGESTIONS = 6
+
+
+class TextFields(Config):
+    text: str = Field(description="a sentence")
+
+
+class ImageFields(Config):
+    image: str = Field(description="an image file (PNG, JPEG, WebP, ...) in base64, or as a data: address")
+
+
+def _nothing_wrong(texts: Sequence[str]) -> Mapping[int, str]:
+    return {}
+
+
+def _nothing_unknown(texts: Sequence[str]) -> Sequence[str]:
+    return ()
+
+
+@dataclass(frozen=True)
+class Text:
+    """A line of text. `problems` says of rows why the model cannot read them, `unknown` which words were not seen in training."""
+
+    problems: Callable[[Sequence[str]], Mapping[int, str]] = _nothing_wrong
+    unknown: Callable[[Sequence[str]], Sequence[str]] = _nothing_unknown
+    kind: str = "text"
+    fields: type[Config] = TextFields
+
+    def from_command_line(self, typed: Typed) -> list[Example[str]]:
+        undecodable: dict[int, str] | None = {} if typed.skip_bad else None
+        if typed.words:
+            _require_no_files(typed)
+            texts = list(typed.words)
+        else:
+            assert typed.stdin is not None
+            texts = [line.rstrip("\r") for line in decoded_lines(typed.stdin, "standard input", undecodable)]
+        problems = {**self.problems(texts), **(undecodable or {})}
+        if problems and not typed.skip_bad:
+            way_out = " (--skip-bad leaves its line empty)" if len(texts) > 1 else ""
+            raise UserError(f"{next(iter(problems.values()))}: split it into shorter sentences{way_out}")
+        if problems:
+            texts = _without(texts, problems, typed)
+        unknown = self.unknown(texts)
+        if unknown:
+            typed.say(f"not seen in training, so all read as <unk>: {_listed(unknown)}")
+        return [Example(text) for text in texts]
+
+    def from_python(self, value: object) -> Example[str]:
+        if not isinstance(value, str):
+            raise UserError(f"{value!r} is not text: give a str for each sentence")
+        return Example(value)
+
+    def from_json(self, body: Config, limits: Limits) -> Example[str]:
+        assert isinstance(body, TextFields)
+        if len(body.text) > limits.characters:
+            raise UserError(
+                f"the text has {len(body.text):,} characters, and {limits.characters:,} are allowed: split it into sentences"
+            )
+        return Example(body.text)
+
+    def suggestions(self, held_out: Sequence[Example[str]]) -> list[str]:
+        """Sentences of a length that shows something, the shortest first."""
+        texts = {held_out[number].content for number in range(min(200, len(held_out)))}
+        fitting = sorted((text for text in texts if 20 <= len(text) <= 70), key=lambda text: (len(text), text))
+        fitting = fitting or sorted(texts, key=len)
+        return fitting[:: max(1, len(fitting) // _SUGGESTIONS)][:_SUGGESTIONS]
+
+
+def _require_no_files(typed: Typed) -> None:
+    """The name of a file is no sentence, though it could be read as one."""
+    for word in typed.words:
+        if os.path.isfile(word):
+            if Path(word).suffix.lower() in ENDINGS:
+                raise UserError(f"{word} is an image, and this run reads sentences: give it some, or another run")
+            raise UserError(
+                f"{word} is a file and a sentence is wanted: to read its lines, run `{typed.command} < {word}`"
+            )
+
+
+def _without(texts: Sequence[str], problems: Mapping[int, str], typed: Typed) -> list[str]:
+    """Nothing in place of the texts that cannot be read, so that a line in stays a line out."""
+    shown = [problems[row] for row in sorted(problems)]
+    if len(problems) == len(texts):
+        raise UserError(f"none of the {len(texts):,} lines can be read: {shown[0]}")
+    more = [f"and {len(shown) - _NAMED:,} more"] if len(shown) > _NAMED else []
+    typed.say("\n  ".join([f"left {len(shown):,} of {len(texts):,} lines empty:", *shown[:_NAMED], *more]))
+    return ["" if row in problems else text for row, text in enumerate(texts)]
+
+
+def _listed(words: Sequence[str]) -> str:
+    shown = [word if word.isprintable() and word.strip() else repr(word) for word in words[:_NAMED]]
+    more = [f"and {len(words) - _NAMED:,} more"] if len(words) > _NAMED else []
+    return ", ".join([*shown, *more])
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image: a path, a PIL image, or an array of bytes (H, W) or (H, W, channels). `shape` is what the model gets."""
+
+    shape: ImageShape
+    kind: str = "image"
+    fields: type[Config] = ImageFields
+
+    def from_command_line(self, typed: Typed) -> list[Example[AnyImage]]:
+        words = typed.words or [os.fsdecode(line.rstrip(b"\r\n")) for line in typed.stdin or ()]
+        paths: list[str] = []
+        for word in words:
+            paths += _images_at(word, typed)
+        if typed.skip_bad:
+            paths = self._readable(paths, typed)
+        return [Example(path, path) for path in paths]
+
+    def _readable(self, paths: Sequence[str], typed: Typed) -> list[str]:
+        readable, problems = [], []
+        for path in paths:
+            if not os.path.lexists(path):
+                shown = path or "a blank line"
+                raise UserError(f"{shown} is no image: check the path; --skip-bad is for those that cannot be decoded")
+            try:
+                pixels_of(path, self.shape)
+                readable.append(path)
+            except BadImage as error:
+                problems.append(str(error))
+        if not readable:
+            reason = (
+                f"none of the {len(paths):,} images can be read: {problems[0]}" if problems else "no image was given"
+            )
+            raise UserError(reason)
+        if problems:
+            typed.say("\n  ".join([f"left out {len(problems):,} of {len(paths):,} images:", *problems]))
+        return readable
+
+    def from_python(self, value: object) -> Example[AnyImage]:
+        if not isinstance(value, str | os.PathLike | PillowImage.Image | np.ndarray):
+            raise UserError(f"{type(value).__name__} is no image: give a path, a PIL image or an array of bytes")
+        return Example(value, name_of(value))
+
+    def from_json(self, body: Config, limits: Limits) -> Example[AnyImage]:
+        """The size is checked before a pixel is decoded."""
+        assert isinstance(body, ImageFields)
+        _, comma, after = body.image.partition(",")
+        try:
+            content = b64decode(after if comma and body.image.startswith("data:") else body.image, validate=True)
+        except (binascii.Error, ValueError):
+            raise UserError("`image` is not base64: encode the bytes of an image file, such as a PNG") from None
+        picture = open_image(content, "the picture")
+        columns, rows = picture.size
+        if columns * rows > limits.pixels:
+            raise UserError(
+                f"the picture has {columns} × {rows} pixels, and {limits.pixels:,} in all are allowed: make it smaller"
+            )
+        return Example(picture)
+
+    def suggestions(self, held_out: Sequence[Example[AnyImage]]) -> list[str]:
+        places = np.linspace(0, max(len(held_out) - 1, 0), min(_SUGGESTIONS, len(held_out)))
+        arrays = [held_out[int(place)].content for place in places]
+        return [data_address(pixels) for pixels in arrays if isinstance(pixels, np.ndarray)]
+
+
+def _images_at(word: str, typed: Typed) -> list[str]:
+    """The image itself, or all images of a folder."""
+    if Path(word).suffix.lower() in (".zip", ".csv") and os.path.isfile(word):
+        raise UserError(
+            f"{word} is no image, and images or folders of them are read here: unpack it and give the folder, "
+            f"or evaluate with `--data {word}`"
+        )
+    if not os.path.isdir(word):
+        return [word]
+    store = open_store(Path(word))
+    if store.ignored:
+        typed.say(f"{word} contains {store.ignored:,} other files, which were not read")
+    return [os.path.join(word, name) for name in store.names]
