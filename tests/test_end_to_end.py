@@ -45,7 +45,7 @@ def test_a_persons_own_files_in_one_command(tmp_path, saccade):
         "model.width=16",
         "model.heads=2",
         "train.steps=4",
-        "data.vocabulary=300",
+        "data.vocab_size=300",
     ]
     done = saccade("train", "translation", *settings(small), "--out", "my-run", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -151,7 +151,11 @@ def test_look_writes_by_the_ending(tiny_run, tmp_path, ending):
         (["compare", "digits-rnn", "--vary", "model.attention"], 2, "PLACE=VALUE"),
         (["compare", "digits-rnn"], 2, "nothing to compare"),
         (["compare", "digits-rnn", "--vary", "model.attention=dot,dott"], 2, "dott"),
-        (["train", "digits-rnn", "--set", "model.attention=location", "--set", "model.longest=3"], 2, "model.longest"),
+        (
+            ["train", "digits-rnn", "--set", "model.attention=location", "--set", "model.max_length=3"],
+            2,
+            "model.max_length",
+        ),
         (["train", "digits-rnn", "--out", "RUN", "--resume", "--set", "train.seed=2"], 2, "train.seed=2"),
         (["evaluate", "RUN", "--split", "train"], 2, "train"),
         (["evaluate", "RUN", "--mistakes", "list.tsv"], 2, "leave --mistakes out"),
@@ -347,7 +351,7 @@ def test_settings_changed_at_resume_are_kept(tmp_path, tiny_settings):
 def test_another_vocabulary_than_the_weights_were_trained_with_is_refused(tmp_path, tiny_settings):
     path, other = (
         train(
-            "phrasebook-rnn", [*tiny_settings, "data.vocabulary=300", f"data.examples={count}"], tmp_path / str(count)
+            "phrasebook-rnn", [*tiny_settings, "data.vocab_size=300", f"data.examples={count}"], tmp_path / str(count)
         )
         for count in (200, 300)
     )
@@ -371,7 +375,7 @@ def test_held_out_sentences_that_are_too_long_are_left_out_and_said(tmp_path, sa
     for name in ("valid.en", "valid.xx"):
         (tmp_path / name).write_text(f"the dog\n{long}\n\n")
     files = ["data.source=my.en", "data.target=my.xx", "data.valid_source=valid.en", "data.valid_target=valid.xx"]
-    files += ["data.test_source=valid.en", "data.test_target=valid.xx", "data.longest=30", "data.vocabulary=300"]
+    files += ["data.test_source=valid.en", "data.test_target=valid.xx", "data.max_length=30", "data.vocab_size=300"]
     small = ["model.layers=1", "model.width=16", "model.heads=2", "train.steps=2"]
     done = saccade("train", "translation", *settings([*files, *small]), "--out", "run", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -218,7 +218,7 @@ def _measure(settings: dict[str, str], path: Path) -> Row:
 def _training_operations(run: Run, prediction: float) -> float:
     """Of an update, in the unit of one image's `prediction`: that of every image of a batch, thrice, as the way back takes two."""
     count = len(run.task.images.train)
-    batch = count / math.ceil(count / run.recipe.data.batch)  # epochs are cut into batches of the same size
+    batch = count / math.ceil(count / run.recipe.data.batch_size)  # epochs are cut into batches of the same size
     paths = getattr(run.task.model, "samples", 1)  # of glimpses, drawn for a prediction; an update follows one
     return 3 * prediction / paths * batch * run.recipe.train.accumulate
 

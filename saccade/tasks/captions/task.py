@@ -120,7 +120,7 @@ class CaptionTask:
         return [Objective("loss", trainable([self.model]), self._loss, ("cross-entropy",))]
 
     def epoch(self, number: int, rank: int, world: int) -> Sequence[Array]:
-        size, seed = self.recipe.data.batch, self.recipe.train.seed
+        size, seed = self.recipe.data.batch_size, self.recipe.train.seed
         return equal_length_batches(self.captions.train.pairs.lengths, size, seed, number, (rank, world))
 
     def batch(self, work: Array) -> CaptionBatch | None:
@@ -249,7 +249,7 @@ class CaptionTask:
 
     def _written(self, split: SplitName, count: int, **settings: Any) -> list[Caption]:
         """Captions of the first images of a split."""
-        size, names = self.recipe.decode.with_changes(settings).batch, self.captions.split(split).names
+        size, names = self.recipe.decode.with_changes(settings).batch_size, self.captions.split(split).names
         parts = (range(start, min(start + size, count)) for start in range(0, count, size))
         rows = (self._rows(self.seen(split), part) for part in parts)
         return list(self._write(rows, names[:count], settings))
@@ -269,7 +269,7 @@ class CaptionTask:
         self, inputs: Sequence[AnyImage], prefixes: Sequence[str] | None = None, **settings: Any
     ) -> Iterator[Caption]:
         """The same, as they are found."""
-        size = self.recipe.decode.with_changes(settings).batch
+        size = self.recipe.decode.with_changes(settings).batch_size
         parts = (inputs[start : start + size] for start in range(0, len(inputs), size))
         pictures = (torch.from_numpy(np.stack([self.picture(each) for each in part])) for part in parts)
         forced = None if prefixes is None else [self.known(prefix) for prefix in prefixes]

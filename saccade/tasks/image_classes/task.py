@@ -122,7 +122,7 @@ class ClassifyTask:
         return [Objective("loss", trainable([self.model]), self._loss, shown)]
 
     def epoch(self, number: int, rank: int, world: int) -> Sequence[np.ndarray[Any, Any]]:
-        count, batch = len(self.images.train), self.recipe.data.batch
+        count, batch = len(self.images.train), self.recipe.data.batch_size
         return batches(count, batch, self.recipe.train.seed, number, (rank, world))
 
     def batch(self, work: np.ndarray[Any, Any]) -> ClassBatch | None:
@@ -149,7 +149,7 @@ class ClassifyTask:
             if "more than 1 value per channel" not in str(error):  # a batch norm's words
                 raise
             raise UserError(
-                "a batch of one image that the model shrinks to one cell has no spread to normalise by: raise data.batch"
+                "a batch of one image that the model shrinks to one cell has no spread to normalise by: raise data.batch_size"
             ) from None
         right = 100 * (logits.argmax(1) == batch.targets.argmax(1)).sum()  # percent, once divided by the count
         return Loss(F.cross_entropy(logits, batch.targets, reduction="sum"), count, _numbers({"accuracy": right}))
