@@ -31,14 +31,20 @@ _BOUNDS = {
 }
 
 
+# What a setting was called before.
+RENAMED: dict[Place, Place] = {
+    ("train", "rate"): ("train", "learning_rate"),
+    ("train", "warmup"): ("train", "warmup_steps"),
+    ("train", "clip"): ("train", "max_grad_norm"),
+    ("train", "accumulate"): ("train", "gradient_accumulation"),
+}
+
 # What other tools call a setting of ours.
 _ELSEWHERE = {
-    "lr": ("rate",),
-    "learning_rate": ("rate",),
+    "lr": ("learning_rate",),
     "epochs": ("steps",),
     "max_steps": ("steps",),
     "max_updates": ("steps",),
-    "warmup_steps": ("warmup",),
     "early_stopping": ("patience",),
     "batch_size": ("batch_tokens", "batch"),
     "max_tokens": ("batch_tokens",),
@@ -51,7 +57,6 @@ _ELSEWHERE = {
     "num_layers": ("layers",),
     "num_heads": ("heads",),
     "ffn_dim": ("feed_forward",),
-    "max_grad_norm": ("clip",),
     "noam": ("inverse-square-root",),
 }
 
@@ -141,6 +146,8 @@ def _sentence(
         while sources.of(place) in OPTIONS and isinstance(value, dict) and len(value) == 1:
             (name, value) = next(iter(value.items()))
             place = (*place, name)
+        if place in RENAMED:
+            return f"{format_place(place)} {where} is now called {format_place(RENAMED[place])}"
         return (
             f"{format_place(place)} = {quoted(value)} {where} is not a setting: {_meant(recipe, place, other_models)}"
         )
