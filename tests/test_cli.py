@@ -199,7 +199,7 @@ def test_a_recipe_without_its_files_is_shown_and_told_what_is_missing(
         (["phrasebook-rnn", "objective.reinforce=2"], "objective.reinforce = 2 is for model.selection=hard"),
         (["phrasebook-transformer", "model.attention=dot"], "did you mean model.attention of model.name=seq2seq?"),
         (["phrasebook-transformer", "model.atention=dot"], "did you mean model.attention of model.name=seq2seq?"),
-        (["phrasebook-rnn", "lr=0.1"], "did you mean train.rate?"),
+        (["phrasebook-rnn", "lr=0.1"], "did you mean train.learning_rate?"),
         (["phrasebook-rnn", "train.batch_size=8"], "did you mean data.batch_tokens?"),
     ],
     ids=str,

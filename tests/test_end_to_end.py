@@ -143,7 +143,7 @@ def test_look_writes_by_the_ending(tiny_run, tmp_path, ending):
         (["train", "digits-rnn", "--out", "RUN"], 2, "--resume"),
         (["train", "digits-rnn", "--out", "RUN", "--resume", "--set", "model.hidden=32"], 2, "model.hidden=32"),
         (["train", "translation"], 2, "data.source"),
-        (["train", "digits-rnn", "--set", "train.lr=0.1"], 2, "did you mean train.rate?"),
+        (["train", "digits-rnn", "--set", "train.lr=0.1"], 2, "did you mean train.learning_rate?"),
         (["train", "digits-rnn", "--set", "train.schedule=noam"], 2, "did you mean inverse-square-root?"),
         (["train", "digits-rnn", "--out", "nothing", "--resume"], 2, "no run to go on with"),
         (["train", "digits-rnn", "--out", "/proc/x"], 1, "/proc/x cannot be made a directory"),
@@ -223,12 +223,12 @@ def newest_state(run: Path) -> str:
 
 
 def test_check_explains_every_setting_and_stays_a_recipe(tmp_path, saccade):
-    done = saccade("check", "digits-rnn", "--set", "train.rate=0.5")
+    done = saccade("check", "digits-rnn", "--set", "train.learning_rate=0.5")
     assert "steps: " in done.stdout
     assert "# stop after this many updates (a whole number, at least 1)" in done.stdout
     assert "rate: 0.5" in done.stdout
     (tmp_path / "mine.yaml").write_text(done.stdout)
-    assert load(tmp_path / "mine.yaml") == load("digits-rnn", ["train.rate=0.5"])
+    assert load(tmp_path / "mine.yaml") == load("digits-rnn", ["train.learning_rate=0.5"])
 
 
 def test_a_directory_with_other_files_is_left_alone(tmp_path, tiny_settings, saccade):
@@ -543,9 +543,9 @@ def test_a_folder_of_pictures_is_answered_with_paths(tmp_path, saccade):
 
 @pytest.mark.parametrize(("warmup", "hinted"), [(5, True), (1, False)])
 def test_a_rate_that_never_stopped_rising_is_spoken_of(tmp_path, capsys, warmup, hinted):
-    train("digits-vit", ["model.layers=1", "train.steps=2", f"train.warmup={warmup}"], tmp_path / "run")
+    train("digits-vit", ["model.layers=1", "train.steps=2", f"train.warmup_steps={warmup}"], tmp_path / "run")
     said = capsys.readouterr()
-    assert ("train.warmup is 5 of 2 steps" in said.out + said.err) == hinted
+    assert ("train.warmup_steps is 5 of 2 steps" in said.out + said.err) == hinted
 
 
 def test_lines_that_cannot_be_translated_stay_empty_if_asked_for(tiny_run):

@@ -39,16 +39,18 @@ RENAMED = {
     "decode.batch": "decode.batch_size",
     "decode.longest": "decode.max_length",
     "model.longest": "model.max_length",
+    "train.rate": "train.learning_rate",
+    "train.warmup": "train.warmup_steps",
+    "train.clip": "train.max_grad_norm",
+    "train.accumulate": "train.gradient_accumulation",
 }
 
 # What other tools call a setting of ours.
 _ELSEWHERE = {
-    "lr": ("rate",),
-    "learning_rate": ("rate",),
+    "lr": ("learning_rate",),
     "epochs": ("steps",),
     "max_steps": ("steps",),
     "max_updates": ("steps",),
-    "warmup_steps": ("warmup",),
     "early_stopping": ("patience",),
     "batch_size": ("batch_tokens",),
     "max_tokens": ("batch_tokens",),
@@ -59,7 +61,6 @@ _ELSEWHERE = {
     "num_layers": ("layers",),
     "num_heads": ("heads",),
     "ffn_dim": ("feed_forward",),
-    "max_grad_norm": ("clip",),
     "noam": ("inverse-square-root",),
 }
 

@@ -41,8 +41,8 @@ TRANSFORMER += [
     "train.optimizer=adamw",
     "train.schedule=inverse-square-root",
     "model.initial=xavier",
-    "train.warmup=5",
-    "train.rate=0.01",
+    "train.warmup_steps=5",
+    "train.learning_rate=0.01",
     "train.validate_every=60",
     "train.checkpoint_every=60",
 ]
@@ -54,7 +54,7 @@ TRANSFORMER += [
     "decode.max_length=40",
 ]
 CAPTIONS = ["data.examples=60", "train.steps=30", "train.validate_every=30", "train.threads=1", "train.precision=fp32"]
-CAPTIONS += ["train.warmup=2", "train.rate=0.01"]
+CAPTIONS += ["train.warmup_steps=2", "train.learning_rate=0.01"]
 CAPTIONS += ["model.encoder.width=16", "model.embedding=16", "model.hidden=16", "model.attention=8"]
 CAPTIONS += ["decode.valid_sentences=4", "decode.max_length=8"]
 PICTURES = [

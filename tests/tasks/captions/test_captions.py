@@ -26,7 +26,7 @@ task: captions
 data: {corpus: shapes, examples: 300}
 model: {name: show_attend_tell, encoder: {name: cnn, width: 16}, embedding: 16, hidden: 32, attention: 16, dropout: 0.0}
 decode: {valid_sentences: 8}
-train: {threads: 1, precision: fp32, steps: 40, validate_every: 40, rate: 1.0e-2}
+train: {threads: 1, precision: fp32, steps: 40, validate_every: 40, learning_rate: 1.0e-2}
 """
 COLOURS = {"red": (220, 30, 30), "green": (30, 200, 40), "blue": (40, 60, 230), "white": (250, 250, 250)}
 SIDE = 16

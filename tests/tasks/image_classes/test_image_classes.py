@@ -28,7 +28,7 @@ RECIPE = """
 task: image_classes
 data: {corpus: digits, batch_size: 64}
 model: {name: cnn, widths: [8, 16, 32], heads: 2, hidden: 64}
-train: {threads: 1, precision: fp32, steps: 60, validate_every: 60, rate: 1.0e-2, warmup: 5}
+train: {threads: 1, precision: fp32, steps: 60, validate_every: 60, learning_rate: 1.0e-2, warmup_steps: 5}
 """
 
 
