@@ -103,7 +103,7 @@ def compare(run: Run, pairs: Sequence[Any], batch: int, options: argparse.Namesp
 
 def translators(run: Run, samples: list[str], threads: int) -> dict[str, Callable[[Sequence[str], int], list[str]]]:
     def by(program: Any) -> Callable[[Sequence[str], int], list[str]]:
-        return lambda sources, batch: [each.text for each in program.predict(sources, batch=batch, beam=BEAM)]
+        return lambda sources, batch: [each.text for each in program.predict(sources, batch_size=batch, beam=BEAM)]
 
     return {
         report.OURS: by(run),

@@ -76,7 +76,7 @@ class Ours:
 
     @staticmethod
     def settings(minutes: float) -> dict[str, Any]:
-        return {"optimizer": "muon", "warmup": 100, "dropout_epochs": 10}
+        return {"optimizer": "muon", "warmup_steps": 100, "dropout_epochs": 10}
 
     def update(self, work: Any, epoch: int, share: float) -> None:
         minutes = self.training.config.minutes
@@ -146,7 +146,7 @@ class Theirs:
 
 
 def adamw_settings(minutes: float) -> dict[str, Any]:
-    return {"warmup": max(round(WARMUP * minutes), FEWEST)}
+    return {"warmup_steps": max(round(WARMUP * minutes), FEWEST)}
 
 
 CONTENDERS: dict[str, Callable[[TranslationTask, float], Any]] = {

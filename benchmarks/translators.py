@@ -57,8 +57,8 @@ class OurTraining:
             *[f"model.{setting}" for setting in settings],
             f"objective.label_smoothing={SMOOTHING}",
             "train.precision=fp32",
-            f"train.rate={RATE}",
-            f"train.clip={CLIP}",
+            f"train.learning_rate={RATE}",
+            f"train.max_grad_norm={CLIP}",
         ]
         recipe = configs.load("phrasebook-transformer", changes)
         words = range(VOCABULARY)

@@ -185,9 +185,12 @@ def test_a_recipe_without_its_files_is_shown_and_told_what_is_missing(
         (["translation", f"data.source={__file__}", "data.examples=1000"], "examples = 1000 is for built-in corpora"),
         (["translation", f"data.source={__file__}", f"data.valid_target={__file__}"], "given without valid_source"),
         (["shapes-soft", "data.corpus=files"], "name your files"),
-        (["phrasebook-transformer", "model.longest=100"], "longest = 100 is for positions=learned or score=location"),
+        (
+            ["phrasebook-transformer", "model.max_length=100"],
+            "max_length = 100 is for positions=learned or score=location",
+        ),
         (["phrasebook-rnn", "model.reach=3"], "reach = 3 is for selection=local-m or local-p"),
-        (["phrasebook-rnn", "model.longest=30"], "longest = 30 is for attention=location"),
+        (["phrasebook-rnn", "model.max_length=30"], "max_length = 30 is for attention=location"),
         (["phrasebook-rnn", "model.input_feeding=false"], "input_feeding = false is for order=luong"),
         (
             ["phrasebook-rnn", "model.attention=none", "model.order=luong"],
@@ -196,7 +199,7 @@ def test_a_recipe_without_its_files_is_shown_and_told_what_is_missing(
         (["phrasebook-rnn", "objective.reinforce=2"], "objective.reinforce = 2 is for model.selection=hard"),
         (["phrasebook-transformer", "model.attention=dot"], "did you mean model.attention of model.name=seq2seq?"),
         (["phrasebook-transformer", "model.atention=dot"], "did you mean model.attention of model.name=seq2seq?"),
-        (["phrasebook-rnn", "lr=0.1"], "did you mean train.rate?"),
+        (["phrasebook-rnn", "lr=0.1"], "did you mean train.learning_rate?"),
         (["phrasebook-rnn", "train.batch_size=8"], "did you mean data.batch_tokens?"),
     ],
     ids=str,

@@ -12,7 +12,7 @@ TINY = [
     "model.hidden=8",
     "model.embedding=8",
     "decode.valid_sentences=2",
-    "decode.longest=20",
+    "decode.max_length=20",
 ]
 
 

@@ -45,7 +45,7 @@ def test_a_persons_own_files_in_one_command(tmp_path, saccade):
         "model.width=16",
         "model.heads=2",
         "train.steps=4",
-        "data.vocabulary=300",
+        "data.vocab_size=300",
     ]
     done = saccade("train", "translation", *settings(small), "--out", "my-run", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -143,7 +143,7 @@ def test_look_writes_by_the_ending(tiny_run, tmp_path, ending):
         (["train", "digits-rnn", "--out", "RUN"], 2, "--resume"),
         (["train", "digits-rnn", "--out", "RUN", "--resume", "--set", "model.hidden=32"], 2, "model.hidden=32"),
         (["train", "translation"], 2, "data.source"),
-        (["train", "digits-rnn", "--set", "train.lr=0.1"], 2, "did you mean train.rate?"),
+        (["train", "digits-rnn", "--set", "train.lr=0.1"], 2, "did you mean train.learning_rate?"),
         (["train", "digits-rnn", "--set", "train.schedule=noam"], 2, "did you mean inverse-square-root?"),
         (["train", "digits-rnn", "--out", "nothing", "--resume"], 2, "no run to go on with"),
         (["train", "digits-rnn", "--out", "/proc/x"], 1, "/proc/x cannot be made a directory"),
@@ -151,7 +151,11 @@ def test_look_writes_by_the_ending(tiny_run, tmp_path, ending):
         (["compare", "digits-rnn", "--vary", "model.attention"], 2, "PLACE=VALUE"),
         (["compare", "digits-rnn"], 2, "nothing to compare"),
         (["compare", "digits-rnn", "--vary", "model.attention=dot,dott"], 2, "dott"),
-        (["train", "digits-rnn", "--set", "model.attention=location", "--set", "model.longest=3"], 2, "model.longest"),
+        (
+            ["train", "digits-rnn", "--set", "model.attention=location", "--set", "model.max_length=3"],
+            2,
+            "model.max_length",
+        ),
         (["train", "digits-rnn", "--out", "RUN", "--resume", "--set", "train.seed=2"], 2, "train.seed=2"),
         (["evaluate", "RUN", "--split", "train"], 2, "train"),
         (["evaluate", "RUN", "--mistakes", "list.tsv"], 2, "leave --mistakes out"),
@@ -219,12 +223,12 @@ def newest_state(run: Path) -> str:
 
 
 def test_check_explains_every_setting_and_stays_a_recipe(tmp_path, saccade):
-    done = saccade("check", "digits-rnn", "--set", "train.rate=0.5")
+    done = saccade("check", "digits-rnn", "--set", "train.learning_rate=0.5")
     assert "steps: " in done.stdout
     assert "# stop after this many updates (a whole number, at least 1)" in done.stdout
     assert "rate: 0.5" in done.stdout
     (tmp_path / "mine.yaml").write_text(done.stdout)
-    assert load(tmp_path / "mine.yaml") == load("digits-rnn", ["train.rate=0.5"])
+    assert load(tmp_path / "mine.yaml") == load("digits-rnn", ["train.learning_rate=0.5"])
 
 
 def test_a_directory_with_other_files_is_left_alone(tmp_path, tiny_settings, saccade):
@@ -347,7 +351,7 @@ def test_settings_changed_at_resume_are_kept(tmp_path, tiny_settings):
 def test_another_vocabulary_than_the_weights_were_trained_with_is_refused(tmp_path, tiny_settings):
     path, other = (
         train(
-            "phrasebook-rnn", [*tiny_settings, "data.vocabulary=300", f"data.examples={count}"], tmp_path / str(count)
+            "phrasebook-rnn", [*tiny_settings, "data.vocab_size=300", f"data.examples={count}"], tmp_path / str(count)
         )
         for count in (200, 300)
     )
@@ -371,7 +375,7 @@ def test_held_out_sentences_that_are_too_long_are_left_out_and_said(tmp_path, sa
     for name in ("valid.en", "valid.xx"):
         (tmp_path / name).write_text(f"the dog\n{long}\n\n")
     files = ["data.source=my.en", "data.target=my.xx", "data.valid_source=valid.en", "data.valid_target=valid.xx"]
-    files += ["data.test_source=valid.en", "data.test_target=valid.xx", "data.longest=30", "data.vocabulary=300"]
+    files += ["data.test_source=valid.en", "data.test_target=valid.xx", "data.max_length=30", "data.vocab_size=300"]
     small = ["model.layers=1", "model.width=16", "model.heads=2", "train.steps=2"]
     done = saccade("train", "translation", *settings([*files, *small]), "--out", "run", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -539,9 +543,9 @@ def test_a_folder_of_pictures_is_answered_with_paths(tmp_path, saccade):
 
 @pytest.mark.parametrize(("warmup", "hinted"), [(5, True), (1, False)])
 def test_a_rate_that_never_stopped_rising_is_spoken_of(tmp_path, capsys, warmup, hinted):
-    train("digits-vit", ["model.layers=1", "train.steps=2", f"train.warmup={warmup}"], tmp_path / "run")
+    train("digits-vit", ["model.layers=1", "train.steps=2", f"train.warmup_steps={warmup}"], tmp_path / "run")
     said = capsys.readouterr()
-    assert ("train.warmup is 5 of 2 steps" in said.out + said.err) == hinted
+    assert ("train.warmup_steps is 5 of 2 steps" in said.out + said.err) == hinted
 
 
 def test_lines_that_cannot_be_translated_stay_empty_if_asked_for(tiny_run):

@@ -31,19 +31,29 @@ _BOUNDS = {
 }
 
 
+# Settings that had another name in an earlier version.
+RENAMED = {
+    "data.batch": "data.batch_size",
+    "data.longest": "data.max_length",
+    "data.vocabulary": "data.vocab_size",
+    "decode.batch": "decode.batch_size",
+    "decode.longest": "decode.max_length",
+    "model.longest": "model.max_length",
+    "train.rate": "train.learning_rate",
+    "train.warmup": "train.warmup_steps",
+    "train.clip": "train.max_grad_norm",
+    "train.accumulate": "train.gradient_accumulation",
+}
+
 # What other tools call a setting of ours.
 _ELSEWHERE = {
-    "lr": ("rate",),
-    "learning_rate": ("rate",),
+    "lr": ("learning_rate",),
     "epochs": ("steps",),
     "max_steps": ("steps",),
     "max_updates": ("steps",),
-    "warmup_steps": ("warmup",),
     "early_stopping": ("patience",),
-    "batch_size": ("batch_tokens", "batch"),
+    "batch_size": ("batch_tokens",),
     "max_tokens": ("batch_tokens",),
-    "max_length": ("longest",),
-    "vocab_size": ("vocabulary",),
     "beam_size": ("beam",),
     "num_beams": ("beam",),
     "d_model": ("width", "hidden"),
@@ -51,7 +61,6 @@ _ELSEWHERE = {
     "num_layers": ("layers",),
     "num_heads": ("heads",),
     "ffn_dim": ("feed_forward",),
-    "max_grad_norm": ("clip",),
     "noam": ("inverse-square-root",),
 }
 
@@ -141,6 +150,9 @@ def _sentence(
         while sources.of(place) in OPTIONS and isinstance(value, dict) and len(value) == 1:
             (name, value) = next(iter(value.items()))
             place = (*place, name)
+        renamed = RENAMED.get(format_place(place), "")
+        if tuple(renamed.split(".")) in _places(recipe):
+            return f"{format_place(place)} {where} is now called {renamed}"
         return (
             f"{format_place(place)} = {quoted(value)} {where} is not a setting: {_meant(recipe, place, other_models)}"
         )

@@ -4,7 +4,7 @@ All of them run over one `Stepper` protocol and many sentences at once. The outp
 sentences, and none of them depends on what else is in the batch.
 
     begin = torch.full((sentences,), bos)
-    found = beam_search(decoder, memory, begin, BeamConfig(size=5, length_penalty=0.6), eos=eos, pad=pad, longest=limits)
+    found = beam_search(decoder, memory, begin, BeamConfig(size=5, length_penalty=0.6), eos=eos, pad=pad, max_length=limits)
     found[0][0].tokens
 """
 

@@ -89,14 +89,14 @@ def beam_search(
     *,
     eos: int,
     pad: int,
-    longest: Tensor | int,
+    max_length: Tensor | int,
     prefix: Prefix | None = None,
     observer: Observer | None = None,
 ) -> list[list[Hypothesis]]:
     """The `config.best` best hypotheses per sentence, best first; fewer only if the model allows no more.
 
     `begin` (B,) is the token each sentence starts from; it says how many sentences there are and where tokens live.
-    `longest` is the most tokens an output may have, eos included, for all or per sentence (B,).
+    `max_length` is the most tokens an output may have, eos included, for all or per sentence (B,).
     `observer` is told every candidate of every step, and the outcome.
     """
     coverage = None
@@ -107,7 +107,7 @@ def beam_search(
                 "set coverage_penalty to 0, or use a decoder whose state adds up its attention."
             )
         coverage = stepper.coverage
-    constraints = Constraints.of(begin, eos, pad, longest, prefix)
+    constraints = Constraints.of(begin, eos, pad, max_length, prefix)
     if len(begin) == 0:
         return []
     beam = _Beam(config, constraints, observer)

@@ -1,6 +1,6 @@
 """What is laid down before a search starts: the special tokens, how long an output may be, and how it must begin.
 
-Length counts every generated token, a forced prefix and eos among them. `longest` = 20 therefore allows 19 tokens and
+Length counts every generated token, a forced prefix and eos among them. `max_length` = 20 therefore allows 19 tokens and
 their end, or 20 tokens that have not ended. A prefix longer than the limit is still written out in full.
 
 A forced token is scored like any other: it has the model's log-probability and counts in the length. An output has the
@@ -35,12 +35,12 @@ class Constraints:
     pad: int
 
     @classmethod
-    def of(cls, begin: Tensor, eos: int, pad: int, longest: Tensor | int, prefix: Prefix | None) -> "Constraints":
+    def of(cls, begin: Tensor, eos: int, pad: int, max_length: Tensor | int, prefix: Prefix | None) -> "Constraints":
         if eos == pad:
             raise ConfigError(f"eos and pad are both token {eos}: give them two tokens, or no output could ever end.")
-        limit = torch.as_tensor(longest, dtype=torch.long).cpu().expand(len(begin))
+        limit = torch.as_tensor(max_length, dtype=torch.long).cpu().expand(len(begin))
         if (limit < 1).any():
-            raise ConfigError(f"longest is {int(limit.min())}: an output needs room for at least 1 token, its end.")
+            raise ConfigError(f"max_length is {int(limit.min())}: an output needs room for at least 1 token, its end.")
         if prefix is None:
             return cls(limit, torch.empty(len(begin), 0, dtype=torch.long), eos, pad)
         forced = forced_tokens(prefix, len(begin))

@@ -18,19 +18,19 @@ def greedy_search(
     *,
     eos: int,
     pad: int,
-    longest: Tensor | int,
+    max_length: Tensor | int,
     prefix: Prefix | None = None,
 ) -> list[Hypothesis]:
     """One hypothesis per sentence, in the order given.
 
     `begin` (B,) is the token each sentence starts from; it says how many sentences there are and where tokens live.
-    `longest` is the most tokens an output may have, eos included, for all or per sentence (B,).
+    `max_length` is the most tokens an output may have, eos included, for all or per sentence (B,).
     """
 
     def choose(log_probs: Tensor, rows: Tensor, position: int) -> Tensor:
         return most_probable(log_probs, pad)
 
-    return walk(stepper, memory, begin, choose, Constraints.of(begin, eos, pad, longest, prefix))
+    return walk(stepper, memory, begin, choose, Constraints.of(begin, eos, pad, max_length, prefix))
 
 
 def most_probable(log_probs: Tensor, pad: int) -> Tensor:

@@ -54,16 +54,16 @@ def sample(
     *,
     eos: int,
     pad: int,
-    longest: Tensor | int,
+    max_length: Tensor | int,
     seed: int,
     numbers: Tensor | None = None,
     prefix: Prefix | None = None,
 ) -> list[list[Hypothesis]]:
-    """`config.samples` hypotheses per sentence, in the order drawn; `begin` and `longest` as in greedy search.
+    """`config.samples` hypotheses per sentence, in the order drawn; `begin` and `max_length` as in greedy search.
 
     Their log-probabilities are the model's own, before temperature and cuts, and so compare with a beam's.
     """
-    constraints = Constraints.of(begin, eos, pad, longest, prefix)
+    constraints = Constraints.of(begin, eos, pad, max_length, prefix)
     order = torch.arange(len(begin)) if numbers is None else numbers
     uniform = _streams(seed, order.tolist(), config.samples, constraints.limit.tolist())
 

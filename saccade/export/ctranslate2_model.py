@@ -53,7 +53,7 @@ def specification(model: Transformer, config: Config, positions: int) -> Any:
         if config.norm == "pre":
             _norm(spec.layer_norm, stack.norm)
         if table is not None:
-            rows = config.longest if config.positions == "learned" else max(positions, POSITIONS)
+            rows = config.max_length if config.positions == "learned" else max(positions, POSITIONS)
             spec.position_encodings.encodings = _copy(table(rows))
     whole = specs.TransformerSpec(encoder, decoder)
     whole.config.layer_norm_epsilon = _epsilon(model)

@@ -87,11 +87,11 @@ class CTranslate2Search:
         def search(rows: list[int]) -> list[list[Hypothesis]]:
             return self._search([ids[row] for row in rows], config)
 
-        return task.in_words(sources, found_in_order([len(tokens) for tokens in ids], config.batch, search))
+        return task.in_words(sources, found_in_order([len(tokens) for tokens in ids], config.batch_size, search))
 
     def _search(self, sources: Sequence[Sequence[int]], config: DecodeConfig) -> list[list[Hypothesis]]:
         """The `config.best` best hypotheses for each source (tokens without eos), none longer than its own limit."""
-        limits = [min(2 * (len(source) + 1) + 20, config.longest) for source in sources]
+        limits = [min(2 * (len(source) + 1) + 20, config.max_length) for source in sources]
         found = self._translate(sources, max(limits), config)
         again: dict[tuple[int, bool], list[int]] = {}
         for row, candidates in enumerate(found):
@@ -147,7 +147,7 @@ class CTranslate2Search:
             )
         except (RuntimeError, ValueError) as error:  # more positions than the model has
             raise UserError(
-                f"CTranslate2 cannot translate this ({error}): set decode.longest to less, or translate with torch"
+                f"CTranslate2 cannot translate this ({error}): set decode.max_length to less, or translate with torch"
             ) from None
         return [
             [

@@ -60,7 +60,7 @@ def fingerprint(run: Run) -> str:
     """Of the weights as they are in memory, the vocabularies, and the settings that an export depends on."""
     digest = hashlib.blake2b(digest_size=8)
     recipe = run.recipe.to_dict()
-    settings = [LAYOUT, recipe["model"], recipe["data"]["longest"], recipe["decode"]]
+    settings = [LAYOUT, recipe["model"], recipe["data"]["max_length"], recipe["decode"]]
     vocabularies = [run.task.vocabularies.source.to_json(), run.task.vocabularies.target.to_json()]
     digest.update(json.dumps([settings, vocabularies], sort_keys=True).encode())
     for name, tensor in sorted(own_tensors(run.task.model).items()):

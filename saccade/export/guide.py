@@ -17,7 +17,7 @@ _JOINED: dict[Kind, str] = {  # text from the target's `pieces`, in the README's
 def write_guide(run: Run, directory: Path, readme: str, facts: dict[str, Any]) -> None:
     """`readme` is a template; it may ask for all that is in `values` below."""
     vocabularies, decode = run.task.vocabularies, run.recipe.decode
-    longest = {"longest_source": run.recipe.data.longest, "longest_target": decode.longest}
+    longest = {"longest_source": run.recipe.data.max_length, "longest_target": decode.max_length}
     values = {"beam": decode.beam, "joined": _JOINED[vocabularies.target.kind], **longest}
     values |= {"bos": BOS, "eos": EOS, "pad": SPECIAL[PAD]}
     vocabularies.save(directory / "tokenizer.json")

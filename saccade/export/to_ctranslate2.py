@@ -104,7 +104,7 @@ def _write_model(run: Run, directory: Path, quantization: str | None) -> None:
 
 
 def _positions_needed(run: Run) -> int:
-    return max(run.recipe.data.longest, run.recipe.decode.longest) + 1  # the end or begin token
+    return max(run.recipe.data.max_length, run.recipe.decode.max_length) + 1  # the end or begin token
 
 
 # The check
@@ -126,11 +126,11 @@ def _checked_difference(run: Run, directory: Path) -> float:
 
 def _pairs(run: Run) -> list[tuple[list[int], list[int]]]:
     """A few held-out pairs, the shortest that can be, and one that is as long as the model allows."""
-    vocabularies, longest = run.task.vocabularies, run.recipe.data.longest
+    vocabularies, longest = run.task.vocabularies, run.recipe.data.max_length
     phrases = run.task.corpus.valid[:8]
     pairs = [(vocabularies.source.encode(each.source), vocabularies.target.encode(each.target)) for each in phrases]
     draw = np.random.default_rng(1)
-    for source_length, target_length in ((1, 0), (longest, min(longest, run.recipe.decode.longest - 1))):
+    for source_length, target_length in ((1, 0), (longest, min(longest, run.recipe.decode.max_length - 1))):
         source = draw.integers(UNK, len(vocabularies.source), source_length).tolist()
         pairs.append((source, draw.integers(UNK, len(vocabularies.target), target_length).tolist()))
     return pairs

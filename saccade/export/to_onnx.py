@@ -112,7 +112,7 @@ def _exportable(run: Run) -> Transformer:
 
 def _longest(run: Run) -> tuple[int, int]:
     """The most tokens that a source and a target can have here, their end or begin token included."""
-    return run.recipe.data.longest + 1, run.recipe.decode.longest
+    return run.recipe.data.max_length + 1, run.recipe.decode.max_length
 
 
 def _checked_difference(model: Transformer, directory: Path, longest: tuple[int, int]) -> float:

@@ -49,7 +49,7 @@ class Config(BaseConfig):
     layers: int = Field(1, ge=1, le=8)
     dropout: float = Field(0.2, ge=0, lt=1)
     reach: int = Field(10, ge=1, description="local selections: positions on each side of the centre")
-    longest: int = Field(256, ge=1, description="location score: longest source")
+    max_length: int = Field(256, ge=1, description="location score: longest source")
     tied: bool = Field(True, description="the output layer shares its weights with the target embedding")
 
     @model_validator(mode="after")
@@ -61,7 +61,7 @@ class Config(BaseConfig):
         if not self.selection.startswith("local"):
             self._refuse_unused("selection=local-m or local-p", "reach")
         if self.attention != "location":
-            self._refuse_unused("attention=location", "longest")
+            self._refuse_unused("attention=location", "max_length")
         return self
 
 
@@ -311,7 +311,7 @@ def decoder(config: Config) -> Decoder:
 
 def attention(config: Config) -> Attend:
     kind = all_scores()[config.attention]
-    options = {"longest": config.longest} if config.attention == "location" else {}
+    options = {"longest": config.max_length} if config.attention == "location" else {}
     return Attend(kind(config.hidden, **options), selection(config))
 
 

@@ -70,7 +70,7 @@ class Config(BaseConfig):
     initial: Literal["xavier", "small"] = Field(
         "xavier", description="weights to start from; small (normal, deviation 0.02) learn faster in short trainings"
     )
-    longest: int = Field(512, ge=1, description="learned positions and location score: longest sequence")
+    max_length: int = Field(512, ge=1, description="learned positions and location score: longest sequence")
 
     @property
     def sizes(self) -> Size:
@@ -98,7 +98,7 @@ class Config(BaseConfig):
     @model_validator(mode="after")
     def _nothing_is_idle(self) -> "Config":
         if self.positions != "learned" and self.score != "location":
-            self._refuse_unused("positions=learned or score=location", "longest")
+            self._refuse_unused("positions=learned or score=location", "max_length")
         return self
 
 
@@ -253,7 +253,7 @@ def _attention(config: Config, cross: bool = False) -> MultiHead:
     rotary = Rotary(sizes.width // sizes.heads) if config.positions == "rotary" and not cross else None
     score: Callable[..., Score] = all_scores()[config.score]
     if config.score == "location":
-        score = partial(score, longest=config.longest)
+        score = partial(score, longest=config.max_length)
     return MultiHead(sizes.width, sizes.heads, score=score, dropout=config.attention_dropout, rotary=rotary)
 
 
@@ -266,7 +266,7 @@ def _positions(config: Config) -> nn.Module | None:
     if config.positions == "rotary":
         return None
     width = config.sizes.width
-    return Learned(width, config.longest) if config.positions == "learned" else Sinusoidal(width)
+    return Learned(width, config.max_length) if config.positions == "learned" else Sinusoidal(width)
 
 
 def _layer(module: nn.Module) -> DecoderLayer:

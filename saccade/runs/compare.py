@@ -94,7 +94,9 @@ def compare(
                 write_text(result, json.dumps(asdict(row)))
         rows.append(row)
     if not any(row.scores for row in rows):
-        raise UserError("every training diverged: compare with a lower rate (--set train.rate=...) and another --out")
+        raise UserError(
+            "every training diverged: compare with a lower rate (--set train.learning_rate=...) and another --out"
+        )
     return rows
 
 
@@ -218,9 +220,9 @@ def _measure(settings: dict[str, str], path: Path) -> Row:
 def _training_operations(run: Run, prediction: float) -> float:
     """Of an update, in the unit of one image's `prediction`: that of every image of a batch, thrice, as the way back takes two."""
     count = len(run.task.images.train)
-    batch = count / math.ceil(count / run.recipe.data.batch)  # epochs are cut into batches of the same size
+    batch = count / math.ceil(count / run.recipe.data.batch_size)  # epochs are cut into batches of the same size
     paths = getattr(run.task.model, "samples", 1)  # of glimpses, drawn for a prediction; an update follows one
-    return 3 * prediction / paths * batch * run.recipe.train.accumulate
+    return 3 * prediction / paths * batch * run.recipe.train.gradient_accumulation
 
 
 def validations(lines: Sequence[dict[str, Any]], per_step: dict[str, float]) -> Iterator[dict[str, float]]:

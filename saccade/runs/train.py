@@ -101,10 +101,12 @@ def _alone(directory: RunDirectory, world: World, new: bool) -> Iterator[None]:
 
 def _say_what_was_short(progress: Progress, config: TrainConfig, reporter: Reporter) -> None:
     """What the training had too few steps for."""
-    if 0 < progress.step < 2 * config.warmup:
-        rose = "was still rising at the end" if progress.step <= config.warmup else "rose for most of the training"
+    if 0 < progress.step < 2 * config.warmup_steps:
+        rose = (
+            "was still rising at the end" if progress.step <= config.warmup_steps else "rose for most of the training"
+        )
         reporter.say(
-            f"the rate {rose}: train.warmup is {config.warmup:,} of {progress.step:,} steps; lower it, or train for longer"
+            f"the rate {rose}: train.warmup_steps is {config.warmup_steps:,} of {progress.step:,} steps; lower it, or train for longer"
         )
     if progress.epoch < config.dropout_epochs:
         reporter.say(

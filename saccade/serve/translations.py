@@ -176,7 +176,9 @@ class TextRun(Served):
         going = [token for token, _ in firsts if token != EOS]
         if going:
             memory = self.task.encoded([source] * len(going))[0]
-            config = self.task.recipe.decode.with_changes({"search": "greedy", "longest": len(before) + _LONGEST_WORD})
+            config = self.task.recipe.decode.with_changes(
+                {"search": "greedy", "max_length": len(before) + _LONGEST_WORD}
+            )
             limit = torch.full((len(going),), len(before) + _LONGEST_WORD, device=self.task.device)
             found = generate(self.task.stepper, memory, limit, config, [[*before, token] for token in going])
             for (hypothesis,) in found:
@@ -247,7 +249,9 @@ class TextRun(Served):
         """A text on the target side and its tokens; too long a one is refused."""
         text = normalise(text)
         tokens, recipe = self.writes.encode(text), self.task.recipe
-        longest = max(recipe.decode.longest, getattr(recipe.model, "longest", 0) - 1)  # learned positions end there
+        longest = max(
+            recipe.decode.max_length, getattr(recipe.model, "max_length", 0) - 1
+        )  # learned positions end there
         if len(tokens) > longest:
             raise UserError(
                 f"a translation of {len(tokens)} tokens was given, and at most {longest} are allowed: shorten it"

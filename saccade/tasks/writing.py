@@ -36,8 +36,8 @@ class DecodeConfig(Config):
     top_k: int | None = Field(None, ge=1)
     top_p: float = Field(1.0, gt=0, le=1)
     seed: int = 1
-    batch: int = Field(32, ge=1, description="inputs worked on at a time; changes the speed, never the output")
-    longest: int = Field(
+    batch_size: int = Field(32, ge=1, description="inputs worked on at a time; changes the speed, never the output")
+    max_length: int = Field(
         200, ge=1, description="an output has at most this many tokens, and at most twice the source's plus 20"
     )
     valid_sentences: int = Field(500, ge=1, description="sentences written at each validation, greedily")
@@ -185,7 +185,7 @@ def generate(
     `forced` holds the tokens each must begin with. `numbers` names the rows, so that a sample belongs to its input whatever the batch.
     """
     begin = torch.full((len(longest),), BOS, device=longest.device)
-    common: dict[str, Any] = {"eos": EOS, "pad": PAD, "longest": longest.clamp(max=config.longest)}
+    common: dict[str, Any] = {"eos": EOS, "pad": PAD, "max_length": longest.clamp(max=config.max_length)}
     if forced is not None:
         common["prefix"] = as_prefix(forced)
     if config.search == "greedy":

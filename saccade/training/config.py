@@ -21,9 +21,9 @@ class TrainConfig(Config):
     optimizer: Literal["adam", "adamw", "muon"] = Field(
         "adamw", description="muon: orthogonal updates for the matrices inside the model, adamw for the rest"
     )
-    rate: float = Field(1e-3, gt=0, description="the highest learning rate")
+    learning_rate: float = Field(1e-3, gt=0, description="the highest of the schedule")
     schedule: Literal["constant", "cosine", "inverse-square-root"] = "cosine"
-    warmup: int = Field(0, ge=0, description="updates until the highest rate is reached")
+    warmup_steps: int = Field(0, ge=0, description="updates until the highest learning rate is reached")
     betas: Betas = Field((0.9, 0.98), description="how slowly the averages of gradients and of their squares change")
     epsilon: float = Field(1e-9, gt=0)
     weight_decay: float = Field(
@@ -34,8 +34,8 @@ class TrainConfig(Config):
         ge=0,
         description="dropout rises to the model's over so many epochs: what was seen once is not yet known by heart",
     )
-    clip: float | None = Field(1.0, gt=0, description="largest norm of the gradient")
-    accumulate: int = Field(1, ge=1, description="batches per update")
+    max_grad_norm: float | None = Field(1.0, gt=0, description="gradients with a larger norm are scaled down to it")
+    gradient_accumulation: int = Field(1, ge=1, description="batches per update")
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     log_every: int = Field(50, ge=1)
     validate_every: int = Field(500, ge=1)

@@ -145,7 +145,7 @@ class Training:
             raise UserError(
                 "there is nothing to train on: the training data are empty; check the data section of the recipe"
             )
-        size = self.config.accumulate
+        size = self.config.gradient_accumulation
         for start in range(self.progress.next_batch, len(works), size):
             self.progress.next_batch = start + size
             if start + size >= len(works):
@@ -165,7 +165,7 @@ class Training:
             optimizer.zero_grad(set_to_none=True)
             count, totals = self._backward(objective, works)
             self.world.sum_gradients(objective.parameters)
-            norm = _scale_and_clip(objective.parameters, count, self.config.clip)
+            norm = _scale_and_clip(objective.parameters, count, self.config.max_grad_norm)
             loss = totals[objective.name] / max(count, 1.0)
             if not (math.isfinite(loss) and math.isfinite(norm)):
                 raise NotFinite(self._not_finite(objective, works, loss, norm), self._how_to_go_on())
@@ -209,7 +209,7 @@ class Training:
     def _report(self) -> None:
         count, seconds = max(self.sums.count, 1.0), max(self.sums.seconds, 1e-9)
         shown = {name: total / count for name, total in (self.sums.totals or {}).items()}
-        shown["rate"] = self.optimizers[0].param_groups[0]["lr"]
+        shown["learning_rate"] = self.optimizers[0].param_groups[0]["lr"]
         shown[f"{self.task.unit}/s"] = count / seconds
         self.sums = Sums()
         if self.world.leads:
@@ -314,7 +314,10 @@ class Training:
         return f"the {what} {where}"
 
     def _how_to_go_on(self) -> str:
-        gentler = f"a lower rate (--resume --set train.rate={self.config.rate / 3:.2g}), a longer train.warmup or a smaller train.clip"
+        gentler = (
+            f"a lower rate (--resume --set train.learning_rate={self.config.learning_rate / 3:.2g}), more train.warmup_steps "
+            "or a smaller train.max_grad_norm"
+        )
         saved = self.directory.saved_steps()
         if not saved:
             return f"no checkpoint was saved yet, so begin again with {gentler}"

@@ -26,7 +26,7 @@ def optimizer_of(objective: Objective, config: TrainConfig, model: nn.Module) ->
     groups: list[dict[str, Any]] = [{"params": decayed}, {"params": left_alone, "weight_decay": 0.0}]
     return kinds[config.optimizer](
         groups,
-        lr=config.rate,
+        lr=config.learning_rate,
         betas=config.betas,
         eps=config.epsilon,
         weight_decay=config.weight_decay,

@@ -31,6 +31,7 @@ class DataConfig(Base):
 class DecodeConfig(Base):
     beam: int = Field(4, ge=1, le=100)
     search: Literal["beam", "greedy"] = "beam"
+    max_length: int = 200
 
 class Config(Base):
     model_kind: ClassVar[str] = "text to text"
@@ -227,6 +228,8 @@ WRONG = {
     "a wrong section": ("train.beam=3", "did you mean decode.beam? (train has steps and rate)"),
     "two misspelt words": ("modle.hiden=3", "modle.hiden = 3 (--set) is not a setting: did you mean model.hidden?"),
     "no likeness": ("train.zzz=3", "train.zzz = 3 (--set) is not a setting: train has steps and rate"),
+    "a name of an earlier version": ("decode.longest=9", "decode.longest (--set) is now called decode.max_length"),
+    "an earlier name that fits nothing here": ("data.batch=9", "data.batch = 9 (--set) is not a setting"),
     "text for a number": ("model.hidden=many", 'model.hidden = "many" (--set) must be a whole number, at least 1'),
     "a fraction for a whole number": (
         "train.steps=3.7",
@@ -245,7 +248,7 @@ WRONG = {
     "a wrong item": ("data.lengths=[1, x]", 'data.lengths.1 = "x" (--set) must be a whole number'),
     "not a list": ("data.lengths=3", "data.lengths = 3 (--set) must be a list, each a whole number"),
     "a short list": ("data.crop=[1]", "(--set) is missing: it must be a number"),
-    "not a group": ("decode=[1, 2]", "decode = [1, 2] (--set) must be a group of settings (beam, search)"),
+    "not a group": ("decode=[1, 2]", "decode = [1, 2] (--set) must be a group of settings (beam, search, max_length)"),
     "a setting of a value": ("model.hidden.x=3", 'model.hidden = {"x": 3} (--set) must be a whole number, at least 1'),
     "settings that clash": ("model.heads=3", "model (toy.yaml, line 5): 3 heads do not divide 32"),
     "a missing file": ("data.train=trian.txt", "train.txt?"),

@@ -65,11 +65,11 @@ class TableStepper:
         path = (self.begin, *written)
         return sum(self.log_prob(source, at, path[at], path[at + 1]) for at in range(len(written)))
 
-    def everything(self, source: int, longest: int) -> dict[tuple[int, ...], float]:
-        """Every output of up to `longest` tokens that has ended, and its log-probability."""
+    def everything(self, source: int, max_length: int) -> dict[tuple[int, ...], float]:
+        """Every output of up to `max_length` tokens that has ended, and its log-probability."""
         others = [token for token in range(self.table.shape[-1]) if token not in (self.pad, self.eos)]
         outputs = {}
-        for length in range(longest):
+        for length in range(max_length):
             for tokens in itertools.product(others, repeat=length):
                 outputs[tokens] = self.log_prob_of(source, (*tokens, self.eos))
         return outputs

@@ -108,7 +108,7 @@ def read(sequence: list[int]) -> tuple[list[int], bool]:
 
 def test_greedy_search_writes_what_generate_writes(model, sources, inputs):
     theirs = generate(model, sources, beams=1, returned=1)
-    ours = greedy_search(*inputs, eos=EOS, pad=PAD, longest=LONGEST)
+    ours = greedy_search(*inputs, eos=EOS, pad=PAD, max_length=LONGEST)
     assert [(each.tokens, each.finished) for each in ours] == [read(row) for row in theirs.sequences.tolist()]
     assert sum(each.finished for each in ours) > 9
     assert len({tuple(each.tokens) for each in ours}) > 9
@@ -122,7 +122,7 @@ def test_beam_search_finds_what_generate_finds(model, sources, inputs, size):
     theirs = generate(model, sources, beams=size, returned=size)
     rows = [read(row) for row in theirs.sequences.tolist()]
     scores = theirs.sequences_scores.tolist()
-    ours = beam_search(*inputs, BeamConfig(size=size, best=size), eos=EOS, pad=PAD, longest=LONGEST)
+    ours = beam_search(*inputs, BeamConfig(size=size, best=size), eos=EOS, pad=PAD, max_length=LONGEST)
     compared = 0
     for number, outputs in enumerate(ours):
         expected = rows[number * size : (number + 1) * size]
@@ -136,7 +136,7 @@ def test_beam_search_finds_what_generate_finds(model, sources, inputs, size):
 
 def test_the_best_output_is_never_less_probable_than_that_of_generate(model, sources, inputs):
     theirs = generate(model, sources, beams=4, returned=1)
-    ours = beam_search(*inputs, BeamConfig(size=4), eos=EOS, pad=PAD, longest=LONGEST)
+    ours = beam_search(*inputs, BeamConfig(size=4), eos=EOS, pad=PAD, max_length=LONGEST)
     finished = [number for number, row in enumerate(theirs.sequences.tolist()) if read(row)[1]]
     assert len(finished) > 20
     for number in finished:
@@ -160,10 +160,10 @@ def test_scoring_equals_teacher_forcing_in_one_forward_pass(model, sources, inpu
 def test_a_batch_of_real_decoders_gives_what_single_sentences_give(inputs):
     stepper, (hidden, visible), begin = inputs
     config = BeamConfig(size=4, best=4, length_penalty=0.6)
-    together = beam_search(stepper, (hidden, visible), begin, config, eos=EOS, pad=PAD, longest=LONGEST)
+    together = beam_search(stepper, (hidden, visible), begin, config, eos=EOS, pad=PAD, max_length=LONGEST)
     for row in range(0, 48, 7):
         one = slice(row, row + 1)
         [alone] = beam_search(
-            stepper, (hidden[one], visible[one]), begin[one], config, eos=EOS, pad=PAD, longest=LONGEST
+            stepper, (hidden[one], visible[one]), begin[one], config, eos=EOS, pad=PAD, max_length=LONGEST
         )
         assert [each.tokens for each in alone] == [each.tokens for each in together[row]]

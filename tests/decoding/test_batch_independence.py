@@ -26,7 +26,7 @@ def tables(table_stepper, seed: int, tied: bool):
 
 
 def together_and_alone(search, batch):
-    """`search(sources, longest, prefix, numbers)` over the batch at once, and sentence by sentence."""
+    """`search(sources, max_length, prefix, numbers)` over the batch at once, and sentence by sentence."""
     sources, limits, prefixes = zip(*batch, strict=True)
     together = search(sources, torch.tensor(limits), forced(list(prefixes)), torch.arange(len(batch)))
     alone = []
@@ -48,8 +48,8 @@ def test_beam_search(table_stepper, batch, seed, size, best, alpha, tied):
     stepper = tables(table_stepper, seed, tied)
     config = BeamConfig(size=size, best=min(best, size), length_penalty=alpha)
 
-    def search(sources, longest, prefix, numbers):
-        return beam_search(*stepper.inputs(*sources), config, longest=longest, prefix=prefix, **stepper.special)
+    def search(sources, max_length, prefix, numbers):
+        return beam_search(*stepper.inputs(*sources), config, max_length=max_length, prefix=prefix, **stepper.special)
 
     together, alone = together_and_alone(search, batch)
     assert together == alone
@@ -66,8 +66,8 @@ def test_beam_search(table_stepper, batch, seed, size, best, alpha, tied):
 def test_greedy_search(table_stepper, batch, seed, tied):
     stepper = tables(table_stepper, seed, tied)
 
-    def search(sources, longest, prefix, numbers):
-        return greedy_search(*stepper.inputs(*sources), longest=longest, prefix=prefix, **stepper.special)
+    def search(sources, max_length, prefix, numbers):
+        return greedy_search(*stepper.inputs(*sources), max_length=max_length, prefix=prefix, **stepper.special)
 
     together, alone = together_and_alone(search, batch)
     assert together == alone
@@ -88,9 +88,11 @@ def test_greedy_search(table_stepper, batch, seed, tied):
 def test_sampling(table_stepper, batch, seed, config):
     stepper = table_stepper(seed)
 
-    def search(sources, longest, prefix, numbers):
+    def search(sources, max_length, prefix, numbers):
         inputs = stepper.inputs(*sources)
-        return sample(*inputs, config, longest=longest, seed=seed, numbers=numbers, prefix=prefix, **stepper.special)
+        return sample(
+            *inputs, config, max_length=max_length, seed=seed, numbers=numbers, prefix=prefix, **stepper.special
+        )
 
     together, alone = together_and_alone(search, batch)
     assert together == alone
@@ -100,6 +102,6 @@ def test_sampling(table_stepper, batch, seed, config):
 def test_a_batch_of_64(table_stepper, size):
     stepper = table_stepper(11, vocabulary=30)
     config = BeamConfig(size=size, best=size, length_penalty=0.6)
-    together = beam_search(*stepper.inputs(*range(64)), config, longest=25, **stepper.special)
-    alone = [beam_search(*stepper.inputs(source), config, longest=25, **stepper.special)[0] for source in range(64)]
+    together = beam_search(*stepper.inputs(*range(64)), config, max_length=25, **stepper.special)
+    alone = [beam_search(*stepper.inputs(source), config, max_length=25, **stepper.special)[0] for source in range(64)]
     assert together == alone

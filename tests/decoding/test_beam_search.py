@@ -18,11 +18,11 @@ def test_a_wide_beam_finds_what_exhaustive_search_finds(table_stepper, seed, alp
     found = beam_search(
         *stepper.inputs(0, 1),
         BeamConfig(size=80, best=8, length_penalty=alpha, further=None),
-        longest=5,
+        max_length=5,
         **stepper.special,
     )
     for source in (0, 1):
-        outputs = stepper.everything(source, longest=5)
+        outputs = stepper.everything(source, max_length=5)
         scores = {tokens: gnmt(log_prob, len(tokens) + 1, alpha) for tokens, log_prob in outputs.items()}
         expected = sorted(scores, key=scores.__getitem__, reverse=True)[:8]
         assert [tuple(each.tokens) for each in found[source]] == expected
@@ -46,7 +46,7 @@ def test_an_output_that_overtakes_later_is_waited_for(table_stepper, again, alph
     for length in range(1, 20 if again else 2):
         scores[length] = gnmt(math.log(first * again ** (length - 1) * (1 - again)), length + 1, alpha)
     config = BeamConfig(size=4, length_penalty=alpha, further=None)
-    [[best]] = beam_search(*stepper.inputs(0), config, longest=20, **stepper.special)
+    [[best]] = beam_search(*stepper.inputs(0), config, max_length=20, **stepper.special)
     assert len(best.tokens) == winner == max(scores, key=scores.__getitem__)
     assert best.score == pytest.approx(scores[winner], abs=1e-5)
 
@@ -61,15 +61,15 @@ def test_an_output_must_overtake_within_the_tokens_it_is_given(table_stepper, fu
     stepper.table[0, :, 3, 3] = math.log(0.9)
     stepper.table[0, :, 3, stepper.eos] = math.log(0.1)
     config = BeamConfig(size=4, length_penalty=3.0, further=further)
-    [[best]] = beam_search(*stepper.inputs(0), config, longest=20, **stepper.special)
+    [[best]] = beam_search(*stepper.inputs(0), config, max_length=20, **stepper.special)
     assert len(best.tokens) == found
 
 
 def test_a_beam_of_one_is_greedy_search(table_stepper):
     stepper = table_stepper(3, vocabulary=12)
     inputs = stepper.inputs(*range(40))
-    narrow = beam_search(*inputs, BeamConfig(size=1), longest=9, **stepper.special)
-    greedy = greedy_search(*inputs, longest=9, **stepper.special)
+    narrow = beam_search(*inputs, BeamConfig(size=1), max_length=9, **stepper.special)
+    greedy = greedy_search(*inputs, max_length=9, **stepper.special)
     assert [one for [one] in narrow] == greedy
     assert {one.finished for one in greedy} == {True, False}
 
@@ -78,7 +78,7 @@ def test_a_wider_beam_finds_outputs_at_least_as_probable_on_the_whole(table_step
     stepper = table_stepper(5, vocabulary=12)
     means = []
     for size in (1, 3, 30):
-        found = beam_search(*stepper.inputs(*range(60)), BeamConfig(size=size), longest=20, **stepper.special)
+        found = beam_search(*stepper.inputs(*range(60)), BeamConfig(size=size), max_length=20, **stepper.special)
         means.append(sum(best.log_prob for [best] in found) / len(found))
     assert means == sorted(means)
     assert means[0] < means[-1]
@@ -87,7 +87,7 @@ def test_a_wider_beam_finds_outputs_at_least_as_probable_on_the_whole(table_step
 def test_log_probabilities_add_up_and_equal_those_of_scoring(table_stepper):
     stepper = table_stepper(8)
     config = BeamConfig(size=6, best=6, length_penalty=0.6)
-    for source, found in enumerate(beam_search(*stepper.inputs(0, 1, 2), config, longest=30, **stepper.special)):
+    for source, found in enumerate(beam_search(*stepper.inputs(0, 1, 2), config, max_length=30, **stepper.special)):
         assert [each.score for each in found] == sorted((each.score for each in found), reverse=True)
         for each in found:
             assert each.finished
@@ -101,7 +101,7 @@ def test_log_probabilities_add_up_and_equal_those_of_scoring(table_stepper):
 def test_a_model_that_never_ends_gives_unfinished_outputs_of_the_full_length(table_stepper):
     stepper = table_stepper(1).without_eos()
     config = BeamConfig(size=4, best=3, length_penalty=1.0)
-    found = beam_search(*stepper.inputs(0, 1), config, longest=torch.tensor([7, 2]), **stepper.special)
+    found = beam_search(*stepper.inputs(0, 1), config, max_length=torch.tensor([7, 2]), **stepper.special)
     for length, outputs in zip([7, 2], found, strict=True):
         assert [len(each.tokens) for each in outputs] == [length] * 3
         assert not any(each.finished for each in outputs)
@@ -112,10 +112,10 @@ def test_a_model_that_never_ends_gives_unfinished_outputs_of_the_full_length(tab
 
 def test_finished_outputs_rank_before_unfinished_ones(table_stepper):
     stepper = table_stepper(2, vocabulary=4)
-    [found] = beam_search(*stepper.inputs(0), BeamConfig(size=16, best=16), longest=3, **stepper.special)
+    [found] = beam_search(*stepper.inputs(0), BeamConfig(size=16, best=16), max_length=3, **stepper.special)
     flags = [each.finished for each in found]
     assert flags == sorted(flags, reverse=True)
-    assert {tuple(each.tokens) for each in found if each.finished} == set(stepper.everything(0, longest=3))
+    assert {tuple(each.tokens) for each in found if each.finished} == set(stepper.everything(0, max_length=3))
     unfinished = [each for each in found if not each.finished]
     assert {len(each.tokens) for each in unfinished} == {3}
     assert len(unfinished) == 8  # all of them: two tokens that are neither pad nor eos, three places
@@ -124,7 +124,7 @@ def test_finished_outputs_rank_before_unfinished_ones(table_stepper):
 
 def test_eos_at_once_gives_an_empty_output(table_stepper):
     stepper = table_stepper(4).only_eos(source=0)
-    found = beam_search(*stepper.inputs(0, 1), BeamConfig(size=3, best=2), longest=5, **stepper.special)
+    found = beam_search(*stepper.inputs(0, 1), BeamConfig(size=3, best=2), max_length=5, **stepper.special)
     [only] = found[0]
     assert (only.tokens, only.log_prob, only.score, only.finished, only.token_log_probs) == ([], 0.0, 0.0, True, [0.0])
     assert len(found[1]) == 2
@@ -133,7 +133,7 @@ def test_eos_at_once_gives_an_empty_output(table_stepper):
 def test_pad_is_never_written_however_probable(table_stepper):
     stepper = table_stepper(6)
     stepper.table[..., stepper.pad] = 20.0
-    for outputs in beam_search(*stepper.inputs(0, 1, 2), BeamConfig(size=4, best=4), longest=4, **stepper.special):
+    for outputs in beam_search(*stepper.inputs(0, 1, 2), BeamConfig(size=4, best=4), max_length=4, **stepper.special):
         assert len(outputs) == 4
         assert all(stepper.pad not in each.tokens for each in outputs)
 
@@ -142,7 +142,7 @@ def test_pad_and_eos_take_no_place_from_the_outputs_that_go_on(table_stepper):
     stepper = table_stepper(6)
     stepper.table[0, 0, stepper.begin] = torch.tensor([9.0, -9.0, 8.0, 5.0, 4.0, 3.0])
     stepper.table[0, 1, :, stepper.eos] = torch.tensor([-9.0, -9.0, -9.0, -9.0, -9.0, 9.0])
-    [found] = beam_search(*stepper.inputs(0), BeamConfig(size=3, best=3), longest=2, **stepper.special)
+    [found] = beam_search(*stepper.inputs(0), BeamConfig(size=3, best=3), max_length=2, **stepper.special)
     assert [each.tokens for each in found if each.finished] == [[], [5]]  # 5 comes last of the three that go on
     assert stepper.steps == [1, 3]
 
@@ -150,15 +150,15 @@ def test_pad_and_eos_take_no_place_from_the_outputs_that_go_on(table_stepper):
 def test_sentences_that_are_done_are_not_stepped_any_more(table_stepper):
     stepper = table_stepper(7, vocabulary=8).without_eos().only_eos(source=0)
     limits = torch.tensor([6, 6, 2, 4])
-    beam_search(*stepper.inputs(0, 1, 2, 3), BeamConfig(size=3), longest=limits, **stepper.special)
+    beam_search(*stepper.inputs(0, 1, 2, 3), BeamConfig(size=3), max_length=limits, **stepper.special)
     assert stepper.steps == [4, 3 * 3, 2 * 3, 2 * 3, 1 * 3, 1 * 3]
 
 
 def test_the_best_output_does_not_depend_on_how_many_are_asked_for(table_stepper):
     stepper = table_stepper(9, vocabulary=9)
     inputs = stepper.inputs(*range(30))
-    many = beam_search(*inputs, BeamConfig(size=5, best=5, length_penalty=0.8), longest=12, **stepper.special)
-    one = beam_search(*inputs, BeamConfig(size=5, best=1, length_penalty=0.8), longest=12, **stepper.special)
+    many = beam_search(*inputs, BeamConfig(size=5, best=5, length_penalty=0.8), max_length=12, **stepper.special)
+    one = beam_search(*inputs, BeamConfig(size=5, best=1, length_penalty=0.8), max_length=12, **stepper.special)
     finished = [number for number, outputs in enumerate(many) if outputs[0].finished]
     assert len(finished) > 20
     assert [many[number][0] for number in finished] == [one[number][0] for number in finished]
@@ -180,7 +180,7 @@ def covering(covering_stepper):
 def test_the_coverage_penalty_is_the_one_computed_by_hand(covering_stepper, weight, winner):
     stepper = covering(covering_stepper)
     config = BeamConfig(size=2, best=2, coverage_penalty=weight, length_penalty=1.0)
-    [found] = beam_search(*stepper.inputs(0), config, longest=4, **stepper.special)
+    [found] = beam_search(*stepper.inputs(0), config, max_length=4, **stepper.special)
     expected = {
         3: math.log(0.6) / (7 / 6) + weight * math.log(0.5),  # covered 1 and .5
         4: math.log(0.4) / (7 / 6) + weight * math.log(0.75),  # covered .75 and 1.25
@@ -194,7 +194,7 @@ def test_a_position_never_attended_to_keeps_the_score_finite(covering_stepper):
     stepper = covering(covering_stepper)
     stepper.attention[:, 1] = 0
     [found] = beam_search(
-        *stepper.inputs(0), BeamConfig(size=2, best=2, coverage_penalty=0.2), longest=4, **stepper.special
+        *stepper.inputs(0), BeamConfig(size=2, best=2, coverage_penalty=0.2), max_length=4, **stepper.special
     )
     assert len(found) == 2
     assert all(math.isfinite(each.score) for each in found)
@@ -203,7 +203,7 @@ def test_a_position_never_attended_to_keeps_the_score_finite(covering_stepper):
 def test_a_coverage_penalty_needs_a_stepper_that_tracks_coverage(table_stepper):
     stepper = table_stepper()
     with pytest.raises(ConfigError, match=r"coverage_penalty is 0\.2, but TableStepper does not track coverage"):
-        beam_search(*stepper.inputs(0), BeamConfig(coverage_penalty=0.2), longest=3, **stepper.special)
+        beam_search(*stepper.inputs(0), BeamConfig(coverage_penalty=0.2), max_length=3, **stepper.special)
 
 
 @pytest.mark.parametrize("wrong", [{"size": 0}, {"best": 6}, {"best": 0}, {"coverage_penalty": -1.0}])
@@ -216,9 +216,9 @@ def test_scores_that_are_not_numbers_are_reported_and_not_searched(table_stepper
     stepper = table_stepper()
     stepper.table[0, 1] = torch.nan
     with pytest.raises(UserError, match="NaN"):
-        beam_search(*stepper.inputs(0, 1), BeamConfig(), longest=3, **stepper.special)
+        beam_search(*stepper.inputs(0, 1), BeamConfig(), max_length=3, **stepper.special)
 
 
 def test_no_sentences_give_no_outputs(table_stepper):
     stepper = table_stepper()
-    assert beam_search(*stepper.inputs(), BeamConfig(), longest=3, **stepper.special) == []
+    assert beam_search(*stepper.inputs(), BeamConfig(), max_length=3, **stepper.special) == []

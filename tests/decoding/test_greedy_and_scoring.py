@@ -7,7 +7,7 @@ from saccade.errors import ConfigError
 
 def test_greedy_search_takes_the_most_probable_token_at_every_step(table_stepper):
     stepper = table_stepper(0)
-    found = greedy_search(*stepper.inputs(*range(20)), longest=6, **stepper.special)
+    found = greedy_search(*stepper.inputs(*range(20)), max_length=6, **stepper.special)
     assert {each.finished for each in found} == {True, False}
     for source, each in enumerate(found):
         last, written = stepper.begin, []
@@ -23,13 +23,13 @@ def test_greedy_search_takes_the_most_probable_token_at_every_step(table_stepper
 
 def test_eos_at_once_gives_an_empty_greedy_output(table_stepper):
     stepper = table_stepper(4).only_eos(source=0)
-    [found] = greedy_search(*stepper.inputs(0), longest=5, **stepper.special)
+    [found] = greedy_search(*stepper.inputs(0), max_length=5, **stepper.special)
     assert (found.tokens, found.log_prob, found.finished) == ([], 0.0, True)
 
 
 def test_each_sentence_has_its_own_limit_and_leaves_when_it_is_done(table_stepper):
     stepper = table_stepper(1).without_eos()
-    found = greedy_search(*stepper.inputs(0, 1, 2), longest=torch.tensor([3, 1, 5]), **stepper.special)
+    found = greedy_search(*stepper.inputs(0, 1, 2), max_length=torch.tensor([3, 1, 5]), **stepper.special)
     assert [len(each.tokens) for each in found] == [3, 1, 5]
     assert not any(each.finished for each in found)
     assert stepper.steps == [3, 2, 2, 1, 1]
@@ -38,26 +38,26 @@ def test_each_sentence_has_its_own_limit_and_leaves_when_it_is_done(table_steppe
 def test_pad_is_never_written_by_greedy_search(table_stepper):
     stepper = table_stepper(6)
     stepper.table[..., stepper.pad] = 20.0
-    found = greedy_search(*stepper.inputs(*range(9)), longest=5, **stepper.special)
+    found = greedy_search(*stepper.inputs(*range(9)), max_length=5, **stepper.special)
     assert all(stepper.pad not in each.tokens for each in found)
 
 
-@pytest.mark.parametrize("longest", [0, torch.tensor([4, -1])])
-def test_a_limit_without_room_is_refused(table_stepper, longest):
+@pytest.mark.parametrize("max_length", [0, torch.tensor([4, -1])])
+def test_a_limit_without_room_is_refused(table_stepper, max_length):
     stepper = table_stepper()
-    with pytest.raises(ConfigError, match="longest is"):
-        greedy_search(*stepper.inputs(0, 1), longest=longest, **stepper.special)
+    with pytest.raises(ConfigError, match="max_length is"):
+        greedy_search(*stepper.inputs(0, 1), max_length=max_length, **stepper.special)
 
 
 def test_one_token_cannot_be_both_eos_and_pad(table_stepper):
     stepper = table_stepper()
     with pytest.raises(ConfigError, match="both token 2"):
-        greedy_search(*stepper.inputs(0), longest=3, eos=2, pad=2)
+        greedy_search(*stepper.inputs(0), max_length=3, eos=2, pad=2)
 
 
 def test_no_sentences_give_no_greedy_outputs(table_stepper):
     stepper = table_stepper()
-    assert greedy_search(*stepper.inputs(), longest=3, **stepper.special) == []
+    assert greedy_search(*stepper.inputs(), max_length=3, **stepper.special) == []
 
 
 def test_scoring_gives_the_log_probability_of_every_token_and_the_end(table_stepper):

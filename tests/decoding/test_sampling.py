@@ -54,7 +54,7 @@ def test_sampled_first_tokens_have_the_right_frequencies(table_stepper, config):
     stepper = table_stepper(3, vocabulary=8)
     draws = 3000
     many = SamplingConfig(draws, config.temperature, config.top_k, config.top_p)
-    [found] = sample(*stepper.inputs(0), many, longest=1, seed=1, **stepper.special)
+    [found] = sample(*stepper.inputs(0), many, max_length=1, seed=1, **stepper.special)
     counts = Counter(each.tokens[0] if each.tokens else stepper.eos for each in found)
     logits = stepper.table[0, 0, stepper.begin].clone()
     logits[stepper.pad] = -torch.inf
@@ -90,7 +90,7 @@ def test_the_ends_of_the_unit_interval_never_draw_an_impossible_token():
 def test_samples_carry_the_models_own_log_probabilities(table_stepper):
     stepper = table_stepper(2)
     config = SamplingConfig(samples=10, temperature=0.4, top_k=4)
-    [found] = sample(*stepper.inputs(5), config, longest=20, seed=3, **stepper.special)
+    [found] = sample(*stepper.inputs(5), config, max_length=20, seed=3, **stepper.special)
     for each in found:
         assert each.finished
         targets, lengths = torch.tensor([[*each.tokens, 0]]), torch.tensor([len(each.tokens)])
@@ -100,7 +100,7 @@ def test_samples_carry_the_models_own_log_probabilities(table_stepper):
 def test_the_seed_decides_the_samples(table_stepper):
     stepper = table_stepper(2, vocabulary=20)
     first, same, other = (
-        sample(*stepper.inputs(0, 1), SamplingConfig(samples=3), longest=9, seed=seed, **stepper.special)
+        sample(*stepper.inputs(0, 1), SamplingConfig(samples=3), max_length=9, seed=seed, **stepper.special)
         for seed in (1, 1, 2)
     )
     assert first == same
@@ -111,7 +111,7 @@ def test_the_seed_decides_the_samples(table_stepper):
 def test_a_sample_does_not_depend_on_how_many_are_drawn(table_stepper):
     stepper = table_stepper(2, vocabulary=20)
     few, many = (
-        sample(*stepper.inputs(0, 1), SamplingConfig(samples=count), longest=9, seed=1, **stepper.special)
+        sample(*stepper.inputs(0, 1), SamplingConfig(samples=count), max_length=9, seed=1, **stepper.special)
         for count in (2, 7)
     )
     assert few == [outputs[:2] for outputs in many]
@@ -120,7 +120,7 @@ def test_a_sample_does_not_depend_on_how_many_are_drawn(table_stepper):
 def test_sampling_a_model_that_never_ends_stops_at_the_limit(table_stepper):
     stepper = table_stepper(1).without_eos()
     limits = torch.tensor([2, 4])
-    found = sample(*stepper.inputs(0, 1), SamplingConfig(samples=2), longest=limits, seed=0, **stepper.special)
+    found = sample(*stepper.inputs(0, 1), SamplingConfig(samples=2), max_length=limits, seed=0, **stepper.special)
     assert [[(len(each.tokens), each.finished) for each in row] for row in found] == [
         [(2, False)] * 2,
         [(4, False)] * 2,
@@ -129,7 +129,7 @@ def test_sampling_a_model_that_never_ends_stops_at_the_limit(table_stepper):
 
 def test_eos_at_once_gives_empty_samples(table_stepper):
     stepper = table_stepper(4).only_eos(source=0)
-    [found] = sample(*stepper.inputs(0), SamplingConfig(samples=3), longest=5, seed=0, **stepper.special)
+    [found] = sample(*stepper.inputs(0), SamplingConfig(samples=3), max_length=5, seed=0, **stepper.special)
     assert [(each.tokens, each.finished) for each in found] == [([], True)] * 3
 
 

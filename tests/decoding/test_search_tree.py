@@ -8,12 +8,12 @@ from saccade.decoding import BeamConfig, Prefix, beam_search, score_targets
 from saccade.decoding.search_tree import SearchTree
 
 
-def searched(stepper, *sources, size=4, best=3, longest=6, **more):
+def searched(stepper, *sources, size=4, best=3, max_length=6, **more):
     penalty = more.pop("length_penalty", 0.8)
     tree, config = SearchTree(), BeamConfig(size=size, best=best, length_penalty=penalty)
     inputs = stepper.inputs(*sources)
-    unwatched = beam_search(*inputs, config, longest=longest, **stepper.special, **more)
-    watched = beam_search(*inputs, config, longest=longest, observer=tree, **stepper.special, **more)
+    unwatched = beam_search(*inputs, config, max_length=max_length, **stepper.special, **more)
+    watched = beam_search(*inputs, config, max_length=max_length, observer=tree, **stepper.special, **more)
     assert watched == unwatched
     return watched, tree
 
@@ -51,7 +51,7 @@ def test_every_number_stands_in_the_table(table_stepper, seed):
 
 def test_no_more_are_followed_than_the_beam_is_wide_and_those_given_up_are_no_better(table_stepper):
     stepper = table_stepper(2, vocabulary=9)
-    _, tree = searched(stepper, 0, size=3, longest=8)
+    _, tree = searched(stepper, 0, size=3, max_length=8)
     branches = list(tree.roots[0].everything())[1:]
     for step in range(1, max(branch.step for branch in branches)):
         here = [branch for branch in branches if branch.step == step and branch.token != stepper.eos]
@@ -64,7 +64,7 @@ def test_no_more_are_followed_than_the_beam_is_wide_and_those_given_up_are_no_be
 
 def test_a_branch_is_in_the_beam_until_the_last_of_what_came_of_it(table_stepper):
     stepper = table_stepper(4, vocabulary=9)
-    _, tree = searched(stepper, 0, 3, size=4, longest=8)
+    _, tree = searched(stepper, 0, 3, size=4, max_length=8)
     dead = 0
     for root in tree.roots:
         for branch in list(root.everything())[1:]:
@@ -101,6 +101,6 @@ def test_places_that_nobody_fills_are_no_branches(table_stepper):
     (end,) = tree.roots[0].branches
     assert (end.fate, end.rank, end.token) == ("best", 0, stepper.eos)
     narrow = table_stepper(3, vocabulary=4)
-    _, tree = searched(narrow, 0, size=12, best=12, longest=3)
+    _, tree = searched(narrow, 0, size=12, best=12, max_length=3)
     paths = [tuple(branch.tokens) for branch in tree.roots[0].everything()]
     assert len(set(paths)) == len(paths)

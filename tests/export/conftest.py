@@ -27,7 +27,7 @@ def random_run(tmp_path_factory):
 
     def make(*changes, ending=0.0):
         path = tmp_path_factory.mktemp("random") / "run"
-        recipe = load_recipe("digits-rnn", [*SMALL, "data.examples=50", "decode.longest=12", *changes])
+        recipe = load_recipe("digits-rnn", [*SMALL, "data.examples=50", "decode.max_length=12", *changes])
         data = tuple(change for change in changes if change.startswith("data."))
         if data in prepared:
             shutil.copytree(prepared[data], path)

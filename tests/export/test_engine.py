@@ -12,7 +12,7 @@ from saccade.export.engine import CTranslate2Engine, fingerprint
 @pytest.fixture(scope="module")
 def run(random_run):
     """Its outputs end after a few tokens, or not at all: every rule of a search is met."""
-    return random_run("decode.longest=14", ending=1.5)
+    return random_run("decode.max_length=14", ending=1.5)
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +45,8 @@ def check_equal(ours, theirs):
         {"best": 3, "length_penalty": 0.0},
         {"beam": 20, "best": 2},
         {"beam": 2, "best": 4},
-        {"longest": 6},
-        {"longest": 1, "best": 2},
+        {"max_length": 6},
+        {"max_length": 1, "best": 2},
     ],
     ids=str,
 )
@@ -95,14 +95,14 @@ def test_a_trained_model_translates_as_by_torch_and_in_int8_nearly_so(trained):
 
 def test_order_and_empty_lines_are_kept(run, engine):
     lines = ["1 2 3 4 5 6 7", "", "8", "  ", "1 2 3"]
-    answers = engine.predict(lines, batch=2)
+    answers = engine.predict(lines, batch_size=2)
     assert [answer.source for answer in answers] == lines
     assert [answer.text for answer in answers] == [run.predict([line])[0].text for line in lines]
     assert engine.predict([]) == []
 
 
 def test_each_sentence_has_its_own_limit_whatever_is_in_the_batch(random_run):
-    run = random_run("decode.longest=36", ending=-50.0)
+    run = random_run("decode.max_length=36", ending=-50.0)
     lines = ["1 " * length for length in (2, 5, 30)]
     for decode in ({"search": "greedy"}, {"length_penalty": 0.0}, {"best": 2}):
         ours, theirs = run.predict(lines, **decode), CTranslate2Engine(run, None, threads=1).predict(lines, **decode)
@@ -144,7 +144,7 @@ def test_the_fingerprint_knows_weights_and_limits_but_not_the_place(random_run, 
     run.path.rename(tmp_path / "moved")
     moved = load(tmp_path / "moved")
     assert fingerprint(moved) == before
-    moved.recipe = moved.recipe.model_copy(update={"decode": moved.recipe.decode.with_changes({"longest": 300})})
+    moved.recipe = moved.recipe.model_copy(update={"decode": moved.recipe.decode.with_changes({"max_length": 300})})
     assert fingerprint(moved) != before
 
 
@@ -163,12 +163,12 @@ def test_a_damaged_engine_is_one_sentence(random_run):
         ({"coverage_penalty": 0.2}, "coverage_penalty"),
         ({"prefixes": ["1"]}, "a beginning that is given"),
         ({"beems": 3}, "beems"),
-        ({"longest": 5000}, "decode.longest"),
+        ({"max_length": 5000}, "decode.max_length"),
     ],
     ids=str,
 )
 def test_what_it_cannot_do_is_refused_in_one_sentence(random_run, decode, words):
-    run = random_run("model.positions=learned", "model.longest=60", "data.longest=50", ending=-50.0)
+    run = random_run("model.positions=learned", "model.max_length=60", "data.max_length=50", ending=-50.0)
     with pytest.raises(UserError, match=words):
         CTranslate2Engine(run, None, threads=1).predict(["1 " * 40], **decode)
 

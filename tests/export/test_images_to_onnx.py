@@ -17,7 +17,7 @@ from saccade.runs.train import train
 
 from .readme import program_of
 
-FEW = ["train.steps=2", "train.validate_every=2", "train.threads=1", "train.warmup=0", "train.precision=fp32"]
+FEW = ["train.steps=2", "train.validate_every=2", "train.threads=1", "train.warmup_steps=0", "train.precision=fp32"]
 MODELS = {
     "vit": ["model.layers=1", "model.width=16", "model.heads=2"],
     "cnn": ["model.widths=[4,4,8]", "model.hidden=8", "model.heads=2", "model.spread=true", "model.regions=2"],
@@ -51,7 +51,7 @@ def test_a_graph_gives_the_probabilities_of_predict(tmp_path, name):
 
 
 def test_the_readmes_program_sees_what_predict_sees_and_needs_nothing_of_ours(tmp_path):
-    run = trained(tmp_path, "vit", [*MODELS["vit"], "train.steps=30", "train.rate=0.01"])
+    run = trained(tmp_path, "vit", [*MODELS["vit"], "train.steps=30", "train.learning_rate=0.01"])
     export_onnx(run, tmp_path / "graph")
     numbers = np.random.default_rng(1)
     pictures = {

@@ -91,7 +91,7 @@ def test_two_vocabularies_stay_two(random_run, tmp_path):
 
 
 def test_nothing_is_cut_however_long(random_run, tmp_path):
-    run = random_run("data.longest=1300", "model.layers=1")
+    run = random_run("data.max_length=1300", "model.layers=1")
     export_ctranslate2(run, tmp_path / "model")
     source, target = "1 2 3 4 5 " * 250, "1 2"
     vocabulary = run.task.vocabularies.source

@@ -19,7 +19,7 @@ from .readme import program_of
 
 @pytest.fixture(scope="module")
 def exported(random_run, tmp_path_factory):
-    run = random_run("model.layers=1", "data.longest=90")
+    run = random_run("model.layers=1", "data.max_length=90")
     return run, export_onnx(run, tmp_path_factory.mktemp("onnx") / "model")
 
 
@@ -96,9 +96,9 @@ def test_the_program_in_the_readme_translates_without_saccade(exported):
 @pytest.mark.parametrize(
     "changes",
     [
-        ["positions=learned", "score=additive", "norm=post", "activation=gated", "longest=60"],
+        ["positions=learned", "score=additive", "norm=post", "activation=gated", "max_length=60"],
         ["positions=rotary", "score=cosine", "activation=gelu"],
-        ["positions=learned", "score=location", "longest=60", "shared=true"],
+        ["positions=learned", "score=location", "max_length=60", "shared=true"],
         ["positions=rotary", "score=perceptron"],
         ["score=general", "tied=false"],
         ["score=concat"],
@@ -107,7 +107,7 @@ def test_the_program_in_the_readme_translates_without_saccade(exported):
     ids=" ".join,
 )
 def test_every_score_and_position_becomes_a_graph(random_run, tmp_path, changes):
-    run = random_run("model.layers=1", "data.longest=59", *(f"model.{change}" for change in changes))
+    run = random_run("model.layers=1", "data.max_length=59", *(f"model.{change}" for change in changes))
     assert export_onnx(run, tmp_path / "model").difference < 1e-4
     for shape in ((1, 1, 1), (3, 60, 30)):
         check_equal(run, tmp_path / "model", *shape)
@@ -118,7 +118,7 @@ def test_what_computes_something_else_is_not_kept(exported, random_run, tmp_path
         path.write_bytes((exported[1].path / path.name).read_bytes())
 
     monkeypatch.setattr(to_onnx, "write_graph", wrong)
-    other = random_run("model.layers=1", "data.longest=90", ending=0.01)
+    other = random_run("model.layers=1", "data.max_length=90", ending=0.01)
     with pytest.raises(UserError, match="does not compute what torch computes"):
         export_onnx(other, tmp_path / "model")
     assert list(tmp_path.iterdir()) == []

@@ -18,7 +18,7 @@ def make(dtype=torch.float64, **more) -> Transformer:
     torch.manual_seed(0)
     sizes = {"layers": 2, "width": 16, "heads": 2, "feed_forward": 24} | more
     if "learned" in more.values() or "location" in more.values():
-        sizes["longest"] = 32
+        sizes["max_length"] = 32
     return Transformer(Config(**sizes), source_words=11, target_words=13).to(dtype).eval()
 
 
@@ -92,7 +92,9 @@ def test_equals_a_hugging_face_marian_model_with_its_weights(tmp_path):
             nn.init.normal_(parameter, std=0.3)
     ours = make(norm="post", positions="learned", shared=True)
     ours = Transformer(
-        Config(layers=2, width=16, heads=2, feed_forward=24, longest=32, norm="post", positions="learned", shared=True),
+        Config(
+            layers=2, width=16, heads=2, feed_forward=24, max_length=32, norm="post", positions="learned", shared=True
+        ),
         13,
         13,
     )

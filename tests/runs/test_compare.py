@@ -125,23 +125,25 @@ def test_the_picture_of_several_seeds_shows_each(tmp_path, cost, monkeypatch):
 
 
 def test_one_diverging_training_leaves_the_others_their_figures(tmp_path, tiny_settings, capfd):
-    rows = compare(["digits-rnn"], ["train.rate=1e39,1e-3"], tiny_settings, tmp_path / "c")
+    rows = compare(["digits-rnn"], ["train.learning_rate=1e39,1e-3"], tiny_settings, tmp_path / "c")
     assert [bool(row.scores) for row in rows] == [False, True]
-    assert "train.rate=1e39 has no figures, the others go on: the loss became" in capfd.readouterr().err  # nan or inf
+    assert (
+        "train.learning_rate=1e39 has no figures, the others go on: the loss became" in capfd.readouterr().err
+    )  # nan or inf
     assert dict(columns(rows))["perplexity"][0] == "–"
     seeds = [Row({"a": "b", "train.seed": seed}, {}, scores) for seed, scores in (("1", {"BLEU": 2.0}), ("2", {}))]
     assert dict(columns(seeds)) == {"a": ["b"], "seeds": ["1"], "BLEU": ["2.00"]}
     plot(rows, tmp_path / "compare.png", "parameters")
     with pytest.raises(UserError, match="every training diverged"):
-        compare(["digits-rnn"], ["train.rate=1e39"], tiny_settings, tmp_path / "c")
+        compare(["digits-rnn"], ["train.learning_rate=1e39"], tiny_settings, tmp_path / "c")
 
 
 def test_a_damaged_result_is_measured_again_and_other_settings_are_named(tmp_path, tiny_settings):
-    first = compare(["digits-rnn"], ["train.rate=1e-3"], tiny_settings, tmp_path / "c")
-    (tmp_path / "c" / "train.rate=1e-3" / "result.json").write_text("[tor")
-    assert compare(["digits-rnn"], ["train.rate=1e-3"], tiny_settings, tmp_path / "c") == first
+    first = compare(["digits-rnn"], ["train.learning_rate=1e-3"], tiny_settings, tmp_path / "c")
+    (tmp_path / "c" / "train.learning_rate=1e-3" / "result.json").write_text("[tor")
+    assert compare(["digits-rnn"], ["train.learning_rate=1e-3"], tiny_settings, tmp_path / "c") == first
     with pytest.raises(ConfigError, match=r"other settings \(model\.hidden \d+, wanted 32\)"):
-        compare(["digits-rnn"], ["train.rate=1e-3"], [*tiny_settings, "model.hidden=32"], tmp_path / "c")
+        compare(["digits-rnn"], ["train.learning_rate=1e-3"], [*tiny_settings, "model.hidden=32"], tmp_path / "c")
 
 
 def test_lists_can_be_varied():

@@ -92,13 +92,17 @@ def test_a_run_that_was_deleted_while_it_was_trained_is_not_made_again(tmp_path)
 
 @pytest.mark.parametrize(
     ("steps", "said"),
-    [(5, "the rate was still rising at the end: train.warmup is 5"), (6, "rose for most of the training"), (10, "")],
+    [
+        (5, "the rate was still rising at the end: train.warmup_steps is 5"),
+        (6, "rose for most of the training"),
+        (10, ""),
+    ],
 )
 def test_it_says_when_the_warm_up_was_too_long(steps, said, capsys):
     from saccade.training.config import TrainConfig
     from saccade.training.reporter import Reporter
 
-    start._say_what_was_short(Progress(step=steps), TrainConfig(warmup=5), Reporter())
+    start._say_what_was_short(Progress(step=steps), TrainConfig(warmup_steps=5), Reporter())
     captured = capsys.readouterr()
     assert said in " ".join((captured.out + captured.err).split())
     assert bool(captured.out + captured.err) == bool(said)

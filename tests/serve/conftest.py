@@ -29,7 +29,7 @@ VERBS = {
 }
 WHEN = {"": "", " today": " aujourd'hui", " every day": " chaque jour", " often": " souvent"}
 TRANSFORMER = [
-    "data.vocabulary=300",
+    "data.vocab_size=300",
     "model.size=tiny",
     "model.layers=2",
     "model.width=32",
@@ -41,8 +41,8 @@ TRANSFORMER += [
     "train.optimizer=adamw",
     "train.schedule=inverse-square-root",
     "model.initial=xavier",
-    "train.warmup=5",
-    "train.rate=0.01",
+    "train.warmup_steps=5",
+    "train.learning_rate=0.01",
     "train.validate_every=60",
     "train.checkpoint_every=60",
 ]
@@ -51,12 +51,12 @@ TRANSFORMER += [
     "train.precision=fp32",
     "train.average=0",
     "decode.valid_sentences=3",
-    "decode.longest=40",
+    "decode.max_length=40",
 ]
 CAPTIONS = ["data.examples=60", "train.steps=30", "train.validate_every=30", "train.threads=1", "train.precision=fp32"]
-CAPTIONS += ["train.warmup=2", "train.rate=0.01"]
+CAPTIONS += ["train.warmup_steps=2", "train.learning_rate=0.01"]
 CAPTIONS += ["model.encoder.width=16", "model.embedding=16", "model.hidden=16", "model.attention=8"]
-CAPTIONS += ["decode.valid_sentences=4", "decode.longest=8"]
+CAPTIONS += ["decode.valid_sentences=4", "decode.max_length=8"]
 PICTURES = [
     "train.steps=4",
     "train.validate_every=4",

@@ -56,7 +56,7 @@ def test_the_first_answer_does_not_wait_for_the_last(tiny_run, monkeypatch):
     run = load(tiny_run)
     calls = []
     monkeypatch.setattr(translation, "generate", lambda *given: calls.append(1) or generate.generate(*given))
-    answers = run.answers(["1 2 3"] * 40, batch=2)
+    answers = run.answers(["1 2 3"] * 40, batch_size=2)
     next(answers)
     assert len(calls) == 8
     run.task.model.train()  # what somebody does in between
@@ -66,8 +66,8 @@ def test_the_first_answer_does_not_wait_for_the_last(tiny_run, monkeypatch):
 
 def test_answers_one_by_one_are_the_predictions(tiny_run):
     run, lines = load(tiny_run), ["1 2 3 4", "", "5", *["6 7 8"] * 30]
-    one_by_one = list(run.answers(lines, batch=2))
+    one_by_one = list(run.answers(lines, batch_size=2))
     assert [each.source for each in one_by_one] == lines
-    assert [each.text for each in one_by_one] == [each.text for each in run.predict(lines, batch=7)]
-    samples = [each.text for each in run.predict(lines, batch=1, search="sample", seed=3)]
+    assert [each.text for each in one_by_one] == [each.text for each in run.predict(lines, batch_size=7)]
+    samples = [each.text for each in run.predict(lines, batch_size=1, search="sample", seed=3)]
     assert samples == [each.text for each in run.predict(lines, search="sample", seed=3)]

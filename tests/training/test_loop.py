@@ -66,7 +66,7 @@ class Line:
 def training(path: Path, task=None, **config) -> Training:
     values = {
         "steps": 30,
-        "rate": 0.05,
+        "learning_rate": 0.05,
         "validate_every": 10,
         "checkpoint_every": 7,
         "precision": "fp32",
@@ -181,7 +181,7 @@ def test_a_damaged_state_is_left_out_of_the_average(tmp_path):
 @pytest.mark.parametrize("first", ["validate_every", "checkpoint_every"])
 def test_weights_that_are_no_numbers_are_not_kept(tmp_path, first):
     with pytest.raises(NotFinite, match=r"no numbers any more at step 1 \(0\.weight\), .* no checkpoint was saved yet"):
-        training(tmp_path, rate=1e39, **{first: 1}).run()
+        training(tmp_path, learning_rate=1e39, **{first: 1}).run()
     assert not (tmp_path / "model.safetensors").exists()
     assert not (tmp_path / "state").exists()
 
@@ -197,7 +197,7 @@ def test_a_validation_that_meets_no_numbers_names_the_step_and_how_to_go_on(tmp_
         training(tmp_path, Diverges()).run()
     with pytest.raises(NotFinite, match="no checkpoint was saved yet, so begin again with a lower rate"):
         training(tmp_path / "early", Diverges(), checkpoint_every=10).run()
-    assert not training(tmp_path / "early", rate=0.01).resume()  # as it was told to
+    assert not training(tmp_path / "early", learning_rate=0.01).resume()  # as it was told to
 
 
 @pytest.mark.parametrize("checkpoint_every", [7, 500])
@@ -253,7 +253,7 @@ def test_weight_decay_pulls_matrices_and_leaves_biases_and_positions_alone(tmp_p
     task.model.register_parameter("positions", position_table(torch.ones(3, 2)))
     before = {name: tensor.clone() for name, tensor in task.model.named_parameters()}
     task.loss = lambda work: Loss(0 * sum(each.sum() for each in task.model.parameters()), 1)
-    training(tmp_path, task, steps=1, rate=0.1, schedule="constant", weight_decay=0.5).run()
+    training(tmp_path, task, steps=1, learning_rate=0.1, schedule="constant", weight_decay=0.5).run()
     for name, tensor in task.model.named_parameters():
         torch.testing.assert_close(tensor, before[name] * (0.95 if name.endswith("weight") else 1))
 
@@ -265,7 +265,7 @@ def test_accumulated_batches_equal_the_big_batch(tmp_path):
         task.model[2].p = 0.0
     ends = []
     for name, task, accumulate in (("parts", parts, 4), ("whole", whole, 1)):
-        run = training(tmp_path / name, task, steps=10, accumulate=accumulate, clip=0.3)
+        run = training(tmp_path / name, task, steps=10, gradient_accumulation=accumulate, max_grad_norm=0.3)
         run.run()
         ends.append(weights(run))
     for name in ends[0]:
@@ -282,7 +282,7 @@ def test_a_loss_that_is_not_finite_stops_with_the_step_and_the_batch(tmp_path):
             return super().loss(work)
 
     run = training(tmp_path, Poisoned(), checkpoint_every=2)
-    with pytest.raises(NotFinite, match=r"loss became nan at step 9 .*points \d+ to \d+.*train\.rate="):
+    with pytest.raises(NotFinite, match=r"loss became nan at step 9 .*points \d+ to \d+.*train\.learning_rate="):
         run.run()
     state = RunDirectory(tmp_path).latest_state(print)
     assert state is not None

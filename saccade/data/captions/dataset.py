@@ -64,7 +64,7 @@ class CaptionsConfig(Config):
     mirrored: bool = Field(
         False, description="train on each image mirrored as often as not; for captions that never tell left from right"
     )
-    batch: int = Field(64, ge=1, description="captions a batch")
+    batch_size: int = Field(64, ge=1, description="captions a batch")
     skip_bad: bool = Field(
         False,
         description="leave out images that cannot be decoded, and say how many; missing ones are always left out and named",

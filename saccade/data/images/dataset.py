@@ -73,7 +73,7 @@ class ImagesConfig(Config):
     columns: int | None = Field(None, ge=_SMALLEST, le=4096)
     channels: Literal[1, 3] | None = Field(None, description="1 for grey, 3 for colour; as the images are unless given")
     skip_bad: bool = Field(False, description="leave out images that cannot be decoded, and say how many")
-    batch: int = Field(64, ge=1, description="images a batch")
+    batch_size: int = Field(64, ge=1, description="images a batch")
     scatter: ScatterConfig = Field(ScatterConfig.model_validate({}), description="harder images made of easy ones")
 
     @model_validator(mode="after")

@@ -53,14 +53,11 @@ class CorpusConfig(Config):
     digits: int = Field(LONGEST, ge=1, le=LONGEST, description="corpus digits: most digits of a training pair")
     lowercase: bool = False
     tokenizer: Kind = "bpe"
-    vocabulary: int | None = Field(
+    vocab_size: int | None = Field(
         None, ge=5, description="at most so many tokens a vocabulary; chosen from the data unless given"
     )
     joint: bool = Field(True, description="one vocabulary for both sides")
-    split_tokens: float = Field(
-        0.0, ge=0, lt=1, description="bpe, training: how likely a subword is taken apart into the two it was made of"
-    )
-    longest: int = Field(250, ge=1, description="pairs with more tokens on a side are left out and counted")
+    max_length: int = Field(250, ge=1, description="pairs with more tokens on a side are left out and counted")
     batch_tokens: int = Field(4096, ge=1, description="tokens a batch, padding included, on its larger side")
 
     @model_validator(mode="after")
@@ -87,11 +84,6 @@ class CorpusConfig(Config):
                     raise ValueError(
                         f"{name} {path} holds both sides by its ending: leave {target} out, or give two text files"
                     )
-        if self.split_tokens and self.tokenizer != "bpe":
-            raise ValueError(
-                f"split_tokens {self.split_tokens:g} takes merged subwords apart and {self.tokenizer} are not merged: "
-                "set data.tokenizer=bpe or data.split_tokens=0"
-            )
         if (self.valid_source is None) != (self.test_source is None):
             raise ValueError("give both valid_source and test_source, or neither: then both are cut from the corpus")
         return self
@@ -126,7 +118,7 @@ def prepare(config: CorpusConfig, directory: Path, say: Say) -> Corpus:
     vocabularies.save(directory / "tokenizer.json")
     write_shards(
         directory / "tokens" / "train",
-        vocabularies.encode_pairs(train(report), config.longest, report),
+        vocabularies.encode_pairs(train(report), config.max_length, report),
         vocabulary_size=max(len(vocabularies.source), len(vocabularies.target)),
     )
     valid, too_long_to_validate = _short_enough(valid, vocabularies, config)
@@ -141,7 +133,7 @@ def prepare(config: CorpusConfig, directory: Path, say: Say) -> Corpus:
         )
     if too_long_to_validate or too_long_to_test:
         left_out = f"{too_long_to_validate:,} and {too_long_to_test:,}"
-        say(f"left out of validation and test, because longer than {config.longest:,} tokens: {left_out}")
+        say(f"left out of validation and test, because longer than {config.max_length:,} tokens: {left_out}")
     say(_described(vocabularies))
     return Corpus(directory, vocabularies, valid, test)
 
@@ -206,7 +198,7 @@ def _built_in(config: CorpusConfig) -> tuple[Reader, list[Phrase], list[Phrase]]
 
 def _short_enough(phrases: list[Phrase], vocabularies: Vocabularies, config: CorpusConfig) -> tuple[list[Phrase], int]:
     """Without the pairs that have more tokens than the model is trained for, and how many those were."""
-    longest = config.longest
+    longest = config.max_length
     kept = [
         phrase
         for phrase in phrases
@@ -216,7 +208,7 @@ def _short_enough(phrases: list[Phrase], vocabularies: Vocabularies, config: Cor
     if not kept:
         cut_out = config.corpus == "files" and config.valid_source is None
         raise UserError(
-            f"no held-out pair has at most {longest:,} tokens on each side: allow longer ones with data.longest"
+            f"no held-out pair has at most {longest:,} tokens on each side: allow longer ones with data.max_length"
             + (", or name held-out files with data.valid_source, data.test_source and their targets" if cut_out else "")
         )
     return kept, len(phrases) - len(kept)
@@ -227,7 +219,7 @@ def _phrases(pairs: Iterable[Pair]) -> list[Phrase]:
 
 
 def _learn(config: CorpusConfig, pairs: Callable[[], Iterable[Pair]]) -> Vocabularies:
-    size = config.vocabulary or _fitting_vocabulary(config, sum(1 for _ in pairs()))
+    size = config.vocab_size or _fitting_vocabulary(config, sum(1 for _ in pairs()))
 
     def tokenizer(*sides: int) -> Tokenizer:
         texts = (pair[side] for pair in pairs() for side in sides)

@@ -165,12 +165,6 @@ class Tokenizer:
             spelled[group] += self._bytes[token]
         return [_readable(word.decode("utf-8", "replace")) for word in spelled]
 
-    @property
-    def merges(self) -> list[tuple[str, str]]:
-        """The pairs of tokens that BPE joins, in the order in which it does."""
-        model = json.loads(self._engine.to_str())["model"]
-        return [(left, right) for left, right in model.get("merges", [])]
-
     def __len__(self) -> int:
         return len(self.vocabulary)
 
@@ -217,7 +211,9 @@ class Vocabularies:
                     found = True
                     yield source, target
         if not found:
-            raise UserError(f"no pair has at most {longest:,} tokens on each side: allow longer ones with data.longest")
+            raise UserError(
+                f"no pair has at most {longest:,} tokens on each side: allow longer ones with data.max_length"
+            )
 
     def save(self, path: str | os.PathLike[str]) -> None:
         content = {"version": 1, "source": json.loads(self.source.to_json())}

@@ -167,7 +167,7 @@ class CaptionTask(Trained[AnyImage, CaptionOptions]):
         return [Objective("loss", trainable([self.model]), self._loss, ("cross-entropy",))]
 
     def epoch(self, number: int, rank: int, world: int) -> Sequence[Array]:
-        size, seed = self.recipe.data.batch, self.recipe.train.seed
+        size, seed = self.recipe.data.batch_size, self.recipe.train.seed
         return equal_length_batches(self.captions.train.pairs.lengths, size, seed, number, (rank, world))
 
     def batch(self, work: Array) -> CaptionBatch | None:
@@ -248,7 +248,7 @@ class CaptionTask(Trained[AnyImage, CaptionOptions]):
 
     def written(self, split: SplitName, count: int, options: CaptionOptions) -> list[Caption]:
         """Captions of the first images of a split."""
-        size, names = options.decode(self.recipe.decode).batch, self.captions.split(split).names
+        size, names = options.decode(self.recipe.decode).batch_size, self.captions.split(split).names
         parts = (range(start, min(start + size, count)) for start in range(0, count, size))
         rows = (self.rows(self.seen(split), part) for part in parts)
         return list(self._write(rows, names[:count], options))
@@ -256,7 +256,7 @@ class CaptionTask(Trained[AnyImage, CaptionOptions]):
     # Predicting
 
     def answers(self, examples: Sequence[Example[AnyImage]], options: CaptionOptions) -> Iterator[Caption]:
-        size = options.decode(self.recipe.decode).batch
+        size = options.decode(self.recipe.decode).batch_size
         parts = (examples[start : start + size] for start in range(0, len(examples), size))
         pictures = (torch.from_numpy(np.stack([self.picture(each.content) for each in part])) for part in parts)
         return self._write(pictures, [example.name or name_of(example.content) for example in examples], options)

@@ -164,7 +164,7 @@ class ImageClassTask(Trained[AnyImage, ImageOptions]):
         return [Objective("loss", trainable([self.model]), self._loss, shown)]
 
     def epoch(self, number: int, rank: int, world: int) -> Sequence[np.ndarray[Any, Any]]:
-        count, batch = len(self.images.train), self.recipe.data.batch
+        count, batch = len(self.images.train), self.recipe.data.batch_size
         return batches(count, batch, self.recipe.train.seed, number, (rank, world))
 
     def batch(self, work: np.ndarray[Any, Any]) -> ClassBatch | None:
@@ -191,7 +191,7 @@ class ImageClassTask(Trained[AnyImage, ImageOptions]):
             if "more than 1 value per channel" not in str(error):  # a batch norm's words
                 raise
             raise UserError(
-                "a batch of one image that the model shrinks to one cell has no spread to normalise by: raise data.batch"
+                "a batch of one image that the model shrinks to one cell has no spread to normalise by: raise data.batch_size"
             ) from None
         right = 100 * (logits.argmax(1) == batch.targets.argmax(1)).sum()  # percent, once divided by the count
         return Loss(F.cross_entropy(logits, batch.targets, reduction="sum"), count, _numbers({"accuracy": right}))
@@ -268,9 +268,9 @@ class ImageClassTask(Trained[AnyImage, ImageOptions]):
         """Operations of a prediction, and of an update: forward over every image of a batch, thrice, as backward takes two."""
         one = operations(self.model, torch.zeros(1, *self.shape.sizes, device=self.device)) / 1e6
         count = len(self.images.train)
-        batch = count / math.ceil(count / self.recipe.data.batch)  # epochs are cut into batches of the same size
+        batch = count / math.ceil(count / self.recipe.data.batch_size)  # epochs are cut into batches of the same size
         paths = 1 if self.glimpses is None else self.glimpses.samples  # drawn for a prediction; an update follows one
-        update = 3 * one / paths * batch * self.recipe.train.accumulate / 1e6
+        update = 3 * one / paths * batch * self.recipe.train.gradient_accumulation / 1e6
         return Costs({"MFLOP": one}, {"training TFLOP": update})
 
 

@@ -13,7 +13,7 @@ from saccade.tasks.writing import CoverageStepper, DecodeConfig, as_prefix
 
 def room(task: TranslationTask, source: list[int]) -> int:
     """The most tokens a translation of this source may have, as `predict` allows them."""
-    return min(2 * (len(source) + 1) + 20, task.recipe.decode.longest)
+    return min(2 * (len(source) + 1) + 20, task.recipe.decode.max_length)
 
 
 def stepper_for(task: TranslationTask, config: DecodeConfig) -> Any:
@@ -41,7 +41,7 @@ def search(
         beam,
         eos=EOS,
         pad=PAD,
-        longest=room(task, source),
+        max_length=room(task, source),
         prefix=as_prefix([forced]),
         observer=observer,
     )[0]

@@ -7,7 +7,6 @@ look is the log-probability of the word it led to, the baseline its mean over th
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -23,7 +22,6 @@ from saccade.data.text import corpus as corpora
 from saccade.data.text.batching import PairBatch, TokenBatches, collate
 from saccade.data.text.corpus import Corpus, CorpusConfig, Say, SplitName
 from saccade.data.text.pairs import as_line, counted, normalise
-from saccade.data.text.resegment import ResegmentedPairs
 from saccade.data.text.shards import TokenPairs
 from saccade.data.text.tokenizer import BOS, EOS, PAD, UNK
 from saccade.decoding import Hypothesis, score_targets
@@ -68,16 +66,12 @@ class Config(BaseConfig):
                 f"objective.reinforce = {self.objective.reinforce:g} is for model.selection=hard: leave it out"
             )
         bounded = {getattr(model, name, None) for name in ("positions", "score", "attention")} & {"learned", "location"}
-        if bounded and self.data.split_tokens:
+        needed = max(self.data.max_length, self.decode.max_length) + 1  # the end or begin token
+        if bounded and getattr(model, "max_length", needed) < needed:
             raise ValueError(
-                f"data.split_tokens {self.data.split_tokens:g} makes sentences longer and {bounded.pop()} positions end at "
-                "model.longest: set data.split_tokens to 0 or take positions without an end"
-            )
-        needed = max(self.data.longest, self.decode.longest) + 1  # the end or begin token
-        if bounded and getattr(model, "longest", needed) < needed:
-            raise ValueError(
-                f"{bounded.pop()} positions end at model.longest = {getattr(model, 'longest', 0)}, but sentences may have {needed} tokens: "
-                f"set model.longest to {needed} or more, or data.longest and decode.longest to less"
+                f"{bounded.pop()} positions end at model.max_length = {getattr(model, 'max_length', 0)}, "
+                f"but sentences may have {needed} tokens: "
+                f"set model.max_length to {needed} or more, or data.max_length and decode.max_length to less"
             )
         return self
 
@@ -138,12 +132,7 @@ class TranslationTask:
         return TokenBatches(*self.corpus.train.lengths, tokens, seed=seed, shard=(rank, world))
 
     def batch(self, work: np.ndarray[Any, Any]) -> PairBatch | None:
-        return collate(self._training_pairs, work).to(self.device) if len(work) else None
-
-    @cached_property
-    def _training_pairs(self) -> TokenPairs | ResegmentedPairs:
-        chance = self.recipe.data.split_tokens
-        return ResegmentedPairs(self.corpus.train, self.vocabularies, chance) if chance else self.corpus.train
+        return collate(self.corpus.train, work).to(self.device) if len(work) else None
 
     def describe(self, work: np.ndarray[Any, Any]) -> str:
         first = self.vocabularies.source.decode(self.corpus.train[int(work[0])][0]) if len(work) else "no pair"
@@ -256,7 +245,7 @@ class TranslationTask:
             begin = None if forced is None else [forced[row] for row in rows]
             return generate(self.stepper, memory, 2 * lengths + 20, config, begin, rows)
 
-        return self.in_words(sources, found_in_order([len(tokens) for tokens in ids], config.batch, search))
+        return self.in_words(sources, found_in_order([len(tokens) for tokens in ids], config.batch_size, search))
 
     def in_words(self, sources: Sequence[str], found: Iterable[list[Hypothesis] | None]) -> Iterator[Translation]:
         """A translation of each source out of what was found for it. No words in, no words out: then the model was not asked."""
@@ -277,8 +266,8 @@ class TranslationTask:
         sources = self.encode([source for source, _ in pairs])
         targets = self.encode_targets([target for _, target in pairs])
         results: list[Hypothesis] = []
-        for start in range(0, len(pairs), self.recipe.decode.batch):
-            part = slice(start, start + self.recipe.decode.batch)
+        for start in range(0, len(pairs), self.recipe.decode.batch_size):
+            part = slice(start, start + self.recipe.decode.batch_size)
             memory, lengths = self.encoded(sources[part])
             begin = torch.full_like(lengths, BOS)
             results += score_targets(self.stepper, memory, begin, *as_prefix(targets[part]), eos=EOS)
@@ -305,7 +294,7 @@ class TranslationTask:
         return self._too_long(sources, self.vocabularies.source.encode_batch([normalise(source) for source in sources]))
 
     def _too_long(self, sources: Sequence[str], ids: Sequence[Sequence[int]]) -> dict[int, str]:
-        most = self.recipe.data.longest
+        most = self.recipe.data.max_length
         return {
             row: f"sentence {row + 1} of {len(ids)} has {len(tokens)} tokens and this model was trained for at most "
             f"{most} ({sources[row][:40]!r}…)"
@@ -316,7 +305,7 @@ class TranslationTask:
     def encode_targets(self, targets: Sequence[str], known: bool = False) -> list[list[int]]:
         """Tokens of given translations or their beginnings. `known`: all of them are words that the model can write."""
         ids = self.vocabularies.target.encode_batch([normalise(target) for target in targets])
-        longest = max(self.recipe.data.longest, self.recipe.decode.longest)
+        longest = max(self.recipe.data.max_length, self.recipe.decode.max_length)
         for target, tokens in zip(targets, ids, strict=True):
             if len(tokens) > longest:
                 raise UserError(

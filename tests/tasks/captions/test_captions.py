@@ -26,7 +26,7 @@ task: captions
 data: {corpus: shapes, examples: 300}
 model: {name: show_attend_tell, encoder: {name: cnn, width: 16}, embedding: 16, hidden: 32, attention: 16, dropout: 0.0}
 decode: {valid_sentences: 8}
-train: {threads: 1, precision: fp32, steps: 40, validate_every: 40, rate: 1.0e-2}
+train: {threads: 1, precision: fp32, steps: 40, validate_every: 40, learning_rate: 1.0e-2}
 """
 COLOURS = {"red": (220, 30, 30), "green": (30, 200, 40), "blue": (40, 60, 230), "white": (250, 250, 250)}
 SIDE = 16
@@ -72,7 +72,7 @@ def a_task(captions: Captions, name: str = "soft", dropout: float = 0.0, batch: 
     module, settings = MODELS[name]
     recipe = SimpleNamespace(
         task="captions",
-        data=CaptionsConfig(corpus="shapes", batch=batch),
+        data=CaptionsConfig(corpus="shapes", batch_size=batch),
         objective=ObjectiveConfig(**objective),
         decode=DecodeConfig(valid_sentences=4),
         train=SimpleNamespace(seed=1),
@@ -258,7 +258,7 @@ def test_files_images_and_arrays_get_the_same_caption(soft, tmp_path):
 
 def test_the_batch_changes_no_caption(soft):
     pictures = [np.ascontiguousarray(each.transpose(1, 2, 0)) for each in soft.captions.test.pixels]
-    together, alone = soft.predict(pictures), soft.predict(pictures, batch=2)
+    together, alone = soft.predict(pictures), soft.predict(pictures, batch_size=2)
     assert [each.text for each in together] == [each.text for each in alone]
 
 

@@ -41,7 +41,7 @@ def a_task(directory, name: str) -> CaptionTask:
         task="captions",
         data=CaptionsConfig(corpus="shapes"),
         objective=ObjectiveConfig(),
-        decode=DecodeConfig(longest=4),
+        decode=DecodeConfig(max_length=4),
         train=SimpleNamespace(seed=1),
         model=module.Config(encoder={"name": "cnn", "cell": 8, "width": 16}, **settings),
         model_module=module,

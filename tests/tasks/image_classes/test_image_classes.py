@@ -26,9 +26,9 @@ from saccade.training.checkpoint import load_model
 
 RECIPE = """
 task: image_classes
-data: {corpus: digits, batch: 64}
+data: {corpus: digits, batch_size: 64}
 model: {name: cnn, widths: [8, 16, 32], heads: 2, hidden: 64}
-train: {threads: 1, precision: fp32, steps: 60, validate_every: 60, rate: 1.0e-2, warmup: 5}
+train: {threads: 1, precision: fp32, steps: 60, validate_every: 60, learning_rate: 1.0e-2, warmup_steps: 5}
 """
 
 
@@ -308,7 +308,7 @@ def test_a_batch_of_one_that_becomes_one_cell_is_a_sentence(digits):
         digits, model=lambda image, classes: nn.Sequential(nn.Flatten(), nn.BatchNorm1d(64), nn.Linear(64, classes))
     )
     task.model.train()
-    with pytest.raises(UserError, match=r"a batch of one image .* raise data\.batch"):
+    with pytest.raises(UserError, match=r"a batch of one image .* raise data\.batch_size"):
         task._loss(task.batch(np.array([0])))
 
 

@@ -42,8 +42,8 @@ def test_it_learns_to_reverse_and_its_attention_runs_backwards(reverser):
 @pytest.mark.parametrize("search", ["greedy", "beam", "sample"])
 def test_output_never_depends_on_the_batch(reverser, search):
     sources = [phrase.source for phrase in reverser.task.corpus.test[:40]]
-    together = [answer.text for answer in reverser.predict(sources, search=search, batch=64)]
-    small = [answer.text for answer in reverser.predict(sources, search=search, batch=3)]
+    together = [answer.text for answer in reverser.predict(sources, search=search, batch_size=64)]
+    small = [answer.text for answer in reverser.predict(sources, search=search, batch_size=3)]
     assert together == small
     if search != "sample":  # a sample belongs to the sentence's number
         alone = [reverser.predict([source], search=search)[0].text for source in sources]
