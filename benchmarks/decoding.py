@@ -24,7 +24,7 @@ from benchmarks.twins import twin
 from saccade.data.text.batching import collate
 from saccade.data.text.shards import TokenPairs
 from saccade.data.text.tokenizer import PAD
-from saccade.export.engine import CTranslate2Engine
+from saccade.tasks.translation.export.engine import CTranslate2Engine
 from saccade.runs.run import Run
 
 BEAM = 5

@@ -8,17 +8,18 @@ import errno
 import os
 import sys
 
-from saccade.cli import recipes, answers, runs  # isort: skip; in this order the commands are listed
+from saccade.cli import recipes, runs
 from saccade.cli.app import app
 from saccade.errors import UserError
 
-__all__ = ["answers", "app", "main", "recipes", "runs"]
+__all__ = ["app", "main", "recipes", "runs"]
 
 
 def main() -> None:
     """Run a command; a person's mistake ends in one sentence and an exit code, never in a traceback."""
     try:
         try:
+            runs.register(sys.argv[1:])
             app()
         finally:
             sys.stdout.flush()

@@ -1,11 +1,9 @@
 """Arguments and options that several commands share."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated
 
 import typer
-
-from saccade.errors import ConfigError
 
 
 def recipe_names(incomplete: str) -> list[tuple[str, str]]:
@@ -53,36 +51,3 @@ SkipBadInputsOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-SearchOption = Annotated[
-    Literal["greedy", "beam", "sample"] | None,
-    typer.Option(help="How to search; the recipe's way unless given.", show_default=False),
-]
-BeamOption = Annotated[int | None, typer.Option(min=1, help="Width of the beam.", show_default=False)]
-LengthOption = Annotated[
-    float | None, typer.Option(help="Beam: above 0 favours longer translations.", show_default=False)
-]
-CoverageOption = Annotated[
-    float | None,
-    typer.Option(help="Beam: above 0 favours translations that looked at every source word.", show_default=False),
-]
-
-
-def search_settings(search: str | None, best: int = 1, **by_kind: dict[str, float | None]) -> dict[str, Any]:
-    """What somebody gave of how to search. Settings that only one kind of search has ask for it, and go with no other."""
-    because = f"--search is {search}"
-    settings: dict[str, Any] = {}
-    for kind, values in by_kind.items():
-        for name, value in given(**values).items():
-            option = f"--{name.replace('_', '-')}"
-            if search not in (None, kind):
-                raise ConfigError(f"{option} is for --search {kind} and {because}: leave one of them out")
-            search, because = kind, f"{option} is for {kind}"
-            settings[name] = value
-    if search == "greedy" and best > 1:
-        raise ConfigError(f"--best is {best} and greedy search has one answer: leave --best or --search greedy out")
-    return settings | given(search=search)
-
-
-def given(**settings: Any) -> dict[str, Any]:
-    """Those that have a value."""
-    return {name: value for name, value in settings.items() if value is not None}

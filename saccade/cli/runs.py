@@ -1,103 +1,139 @@
-"""Commands about a trained run: evaluate, look, export, serve."""
+"""Commands about a trained run: predict, score, evaluate, look, export, serve. None of them knows a task: options come from the run."""
 
-import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from saccade.cli.app import RUNS, app
-from saccade.cli.inputs import require_a_search, require_no_file_of_sentences, tell_unknown_words
-from saccade.cli.options import (
-    BeamOption,
-    CoverageOption,
-    JsonOption,
-    LengthOption,
-    RunArgument,
-    SearchOption,
-    SkipBadOption,
-    given,
-    search_settings,
-)
-from saccade.cli.printing import elapsing, print_columns, print_json
+from saccade.cli.options import JsonOption, RunArgument, SkipBadInputsOption
+from saccade.cli.printing import elapsing, print_columns, print_json, with_progress
+from saccade.cli.signature import with_parameters
 from saccade.errors import ConfigError, UserError
 
 if TYPE_CHECKING:
-    from saccade.metrics.classes import ClassScores
+    from saccade.config.options import Command
+    from saccade.runs.run import Run
+    from saccade.tasks.task import Answer, Example
 
 
-@app.command(rich_help_panel=RUNS)
+def predict(
+    run: RunArgument,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[INPUT]...",
+            help="Sentences, image files or folders of them, or test:0 for the run's own first test example; lines of stdin unless given.",
+            show_default=False,
+        ),
+    ] = None,
+    skip_bad: SkipBadInputsOption = False,
+    as_json: JsonOption = False,
+    **options: Any,
+) -> None:
+    """Answer inputs: a line in, a line out. `saccade predict RUN --help` lists what this run takes."""
+    import saccade as library
+
+    if not inputs and sys.stdin.isatty():
+        print("type what to predict, a line each, and end with Ctrl-D", file=sys.stderr)
+    loaded = library.load(run)
+    chosen = loaded.options("predict", options, "--{}")
+    examples = _examples(loaded, inputs or [], skip_bad, f"saccade predict {run}")
+    # What has names is files: one of them may turn out to be unreadable, and then nothing is printed.
+    is_named = any(example.name for example in examples)
+    try:
+        answers: Iterable[Answer] = loaded.task.answers(examples, chosen)
+        answers = with_progress(answers, len(examples), printed_meanwhile=not is_named and not as_json)
+        answers = list(answers) if is_named else answers
+    except UserError as error:
+        raise _with_a_way_round(error, len(examples)) from None
+    if as_json:
+        print_json([answer.to_dict() for answer in answers])
+        return
+    for example, answer in zip(examples, answers, strict=True):
+        for line in answer.lines():
+            print(f"{example.name}\t{line}" if is_named and (len(examples) > 1 or skip_bad) else line)
+
+
+def _examples(run: "Run", words: Sequence[str], skip_bad: bool, command: str) -> "list[Example[Any]]":
+    """Held-out examples by their names; everything else is read as the task reads it."""
+    from saccade.tasks.task import Typed
+
+    say: Callable[[str], None] = _note
+    if not words:
+        return run.task.input.from_command_line(Typed((), sys.stdin.buffer, skip_bad, say, command))
+    examples: list[Example[Any]] = []
+    for named, group in groupby(words, key=lambda word: run.held_out(word) is not None):
+        if named:
+            examples += [example for word in group if (example := run.held_out(word)) is not None]
+        else:
+            examples += run.task.input.from_command_line(Typed(list(group), None, skip_bad, say, command))
+    return examples
+
+
+def _note(sentence: str) -> None:
+    print(sentence, file=sys.stderr)
+
+
+def _with_a_way_round(error: UserError, inputs: int) -> UserError:
+    """A bad image among others can be left out; one that does not exist was meant to be another."""
+    from saccade.data.images.decoding import BadImage, NoImage
+
+    if inputs > 1 and isinstance(error, BadImage) and not isinstance(error, NoImage):
+        return UserError(f"{error}; --skip-bad leaves such images out")
+    return error
+
+
+def score(
+    run: RunArgument,
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE...", help="Given outputs, such as sources and translations.", show_default=False),
+    ],
+    as_json: JsonOption = False,
+) -> None:
+    """Say how probable given outputs are: their log-probability, a line each."""
+    import saccade as library
+    from saccade.data.text.pairs import as_line
+
+    loaded = library.load(run)
+    scorer = loaded.task.scorer()
+    if scorer is None:
+        raise UserError(f"{run} is a run of the task {loaded.recipe.task}, which does not score given outputs")
+    scored = scorer.score(scorer.read(files))
+    if as_json:
+        print_json([each.to_dict() for each in scored])
+        return
+    for each in scored:
+        print("\t".join([f"{each.log_prob:.4f}", *map(as_line, each.texts)]))
+
+
 def evaluate(
     run: RunArgument,
     split: Annotated[Literal["valid", "test"], typer.Option(help="Which held-out examples.")] = "test",
-    search: SearchOption = None,
-    beam: BeamOption = None,
-    length_penalty: LengthOption = None,
-    coverage_penalty: CoverageOption = None,
-    confusion: Annotated[
-        Path | None,
-        typer.Option(help="Classes: also draw who is taken for whom, as .png or .svg.", show_default=False),
-    ] = None,
-    mistakes: Annotated[
-        Path | None,
-        typer.Option(
-            help="Classes: also list every image that is taken for another class, the surest mistake first, as tab-separated text.",
-            show_default=False,
-        ),
-    ] = None,
-    samples: Annotated[
-        int | None,
-        typer.Option(
-            help="Glimpses: the mean of so many drawn paths (2 or more) instead of the likeliest.",
-            min=2,
-            show_default=False,
-        ),
-    ] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            help="Classes: other images instead, a folder of classes, a zip of one, a CSV or idx files.",
-            show_default=False,
-        ),
-    ] = None,
-    skip_bad: SkipBadOption = False,
     as_json: JsonOption = False,
+    **options: Any,
 ) -> None:
-    """Measure a run on examples it has not seen."""
+    """Measure a run on examples it has not seen. `saccade evaluate RUN --help` lists what this run takes."""
     import saccade as library
-    from saccade.views.confusion import require_picture
 
-    if data is not None and split == "valid":
-        raise ConfigError("--data names other images and --split the run's own: leave one of them out")
-    if skip_bad and data is None:
-        raise ConfigError("--skip-bad is for the images of --data: the run's own were all read when it was trained")
-    settings = search_settings(
-        search, beam={"beam": beam, "length_penalty": length_penalty, "coverage_penalty": coverage_penalty}
-    )
-    searching = given(search=search, beam=beam, length_penalty=length_penalty, coverage_penalty=coverage_penalty)
-    settings |= given(samples=samples, data=data, skip_bad=skip_bad or None)
+    if options.get("data") is not None and split == "valid":
+        raise ConfigError("--data names other examples and --split the run's own: leave one of them out")
     loaded = library.load(run)
-    require_a_search(loaded, searching)
-    for option, path in (("--confusion", confusion), ("--mistakes", mistakes)):
-        if path is not None and loaded.recipe.task != "image_classes":
-            raise ConfigError(f"{option} is for runs that tell classes apart, and {run} does not: leave {option} out")
-    if confusion is not None:
-        require_picture(confusion)
-    with elapsing(f"judging by the examples of {data or f'the {split} set'}"):
-        scores: Any = loaded.evaluate(split, **settings)
+    chosen = loaded.options("evaluate", options, "--{}")
+    with elapsing(f"evaluating on the examples of {options.get('data') or f'the {split} set'}"), _boxes_told():
+        scores = loaded.task.evaluate(split, chosen)
     if as_json:
         print_json(scores.to_dict())
-    else:
-        measures, values = zip(*scores.rows(), strict=True)
-        print_columns([("measure", list(measures)), ("value", list(values))])
-        print_columns(scores.columns())
-    if confusion is not None:
-        _draw_confusion(scores, confusion)
-    if mistakes is not None:
-        _list_mistakes(scores, mistakes)
+        return
+    measures, values = zip(*scores.rows(), strict=True)
+    print_columns([("measure", list(measures)), ("value", list(values))])
+    print_columns(scores.columns())
 
 
-@app.command(rich_help_panel=RUNS)
 def look(
     run: RunArgument,
     source: Annotated[
@@ -108,77 +144,71 @@ def look(
             show_default=False,
         ),
     ],
-    out: Annotated[Path, typer.Option(help="The file to write: .png, .svg, .html or .json.")] = Path("attention.png"),
-    target: Annotated[
-        str | None, typer.Option(help="A given translation or caption instead of the model's own.", show_default=False)
-    ] = None,
-    pixel: Annotated[
-        str | None,
-        typer.Option(metavar="ROW,COLUMN", help="Pictures: where this pixel looks.", show_default=False),
-    ] = None,
-    only: Annotated[
-        str | None,
-        typer.Option(
-            help="Modules to show with all of their heads, by pattern, e.g. 'decoder.*cross*'; '*' is all. "
-            "Unless given, a picture of very many shows an overview.",
-            show_default=False,
-        ),
-    ] = None,
-    subwords: Annotated[
-        bool, typer.Option("--subwords", help="Show the model's tokens instead of whole words.")
-    ] = False,
+    out: Annotated[Path, typer.Option(help="The file to write: .png, .svg, .pdf, .html or .json.")] = Path(
+        "attention.png"
+    ),
+    **options: Any,
 ) -> None:
-    """Draw what each word looked at, or where in a picture the model looked."""
+    """Draw what the model attended to. `saccade look RUN --help` lists what this run takes."""
     import saccade as library
-    from saccade.runs.looking import looked
-    from saccade.tasks.held_out import example_or_itself, truth_of
-    from saccade.views.document import PICTURES
-    from saccade.views.lettering import letters_without_font
+    from saccade.views.view import PICTURES, require_ending
 
-    at = None if pixel is None else _pixel(pixel)
+    require_ending(out)
     loaded = library.load(run)
-    require_no_file_of_sentences(loaded, [source], f"saccade predict {run} < ")
-    example, truth = example_or_itself(loaded.task, source), truth_of(loaded.task, source)
-    tell_unknown_words(loaded, [example])
-    called = {} if truth is None else {"name": source, "truth": truth}
-    seen = looked(loaded.task, example, target=target, words=not subwords, pixel=at, only=only, **called)
-    with letters_without_font() as letters:
-        seen.save(out)
-    said = [seen.answer] if seen.answer else []
-    said += [] if truth is None else [f"in truth: {truth}"]
-    if said:
-        typer.echo(f"{source}: {'; '.join(said)}", err=True)
-    if seen.hint and out.suffix.lower() in PICTURES:
-        typer.echo(f"{out} {seen.hint}", err=True)
-    _say_boxes(letters, out, f"--out {out.with_suffix('.html')} shows them, or ")
+    chosen = loaded.options("look", options, "--{}")
+    examples = _examples(loaded, [source], False, f"saccade predict {run}")
+    if len(examples) != 1:
+        raise UserError(f"{source} holds {len(examples)} inputs: look at one of them")
+    view = loaded.task.look(examples[0], chosen)
+    with _boxes_told(out):
+        view.save(out)
+    facts = [view.text] if view.text else []
+    facts += [] if view.truth is None else [f"reference: {view.truth}"]
+    if facts:
+        _note(f"{source}: {'; '.join(facts)}")
+    if view.hint and out.suffix.lower() in PICTURES:
+        _note(f"{out} {view.hint}")
     print(out)
 
 
-@app.command(rich_help_panel=RUNS)
+class _boxes_told:  # noqa: N801 (used as a context manager)
+    """Says which letters of a picture no font here has, if there are any."""
+
+    def __init__(self, path: Path | None = None):
+        self.path = path
+
+    def __enter__(self) -> None:
+        from saccade.views.lettering import letters_without_font
+
+        self._watching = letters_without_font()
+        self._letters = self._watching.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        self._watching.__exit__(*error)
+        if not self._letters:
+            return
+        named = [letter if letter.isprintable() else f"U+{ord(letter):04X}" for letter in sorted(self._letters)]
+        shown = " ".join(named[:5]) + (f" and {len(named) - 5} more" if len(named) > 5 else "")
+        instead = "" if self.path is None else f"--out {self.path.with_suffix('.html')} shows them, or "
+        where = "" if self.path is None else f" in {self.path}"
+        _note(f"no font here has {shown}: boxes stand for them{where}; {instead}install a font that has them")
+
+
 def export(
     run: RunArgument,
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A new directory.", show_default=False)],
-    to: Annotated[Literal["ctranslate2", "onnx"], typer.Option(help="Which engine.", show_default=False)],
+    to: Annotated[str, typer.Option(help="Which engine, such as onnx or ctranslate2.", show_default=False)],
     quantization: Annotated[
         str | None, typer.Option(help="CTranslate2: int8, int16, float16, ...", show_default=False)
     ] = None,
 ) -> None:
     """Write a run for another engine, checked against torch before it is kept."""
     import saccade as library
+    from saccade.export import export as write
 
-    if to == "ctranslate2":
-        from saccade.export.to_ctranslate2 import export_ctranslate2
-
-        print(export_ctranslate2(library.load(run), directory, quantization))
-        return
-    if quantization is not None:
-        raise UserError("--quantization is for --to ctranslate2: leave it out")
-    from saccade.export.to_onnx import export_onnx
-
-    print(export_onnx(library.load(run), directory))
+    print(write(library.load(run), directory, to, {} if quantization is None else {"quantization": quantization}))
 
 
-@app.command(rich_help_panel=RUNS)
 def serve(
     runs: Annotated[
         list[Path],
@@ -201,36 +231,32 @@ def serve(
     open_server(runs, host=host, port=port, token=token, public=public)
 
 
-def _say_boxes(letters: set[str], path: Path, instead: str = "") -> None:
-    """A word on letters that could not be drawn, if there are any."""
-    if not letters:
-        return
-    named = [letter if letter.isprintable() else f"U+{ord(letter):04X}" for letter in sorted(letters)]
-    shown = " ".join(named[:5]) + (f" and {len(letters) - 5} more" if len(letters) > 5 else "")
-    typer.echo(
-        f"no font here has {shown}: boxes stand for them in {path}; {instead}install a font that has them", err=True
-    )
+def register(words: Sequence[str]) -> None:
+    """Adds the commands to the program, with the options of the run that the words of the command line name."""
+    asked_of_a_run: dict[Command, Callable[..., None]] = {"predict": predict, "evaluate": evaluate, "look": look}
+    commands: dict[str, Callable[..., None]] = {
+        "predict": predict,
+        "score": score,
+        "evaluate": evaluate,
+        "look": look,
+        "export": export,
+        "serve": serve,
+    }
+    for name, command in asked_of_a_run.items():
+        commands[name] = with_parameters(command, {}, lambda _, value: value)
+        if words[:1] == [name]:
+            commands[name] = _of_this_run(command, name, words[1:]) or commands[name]
+    for name, command in commands.items():
+        app.command(name, rich_help_panel=RUNS)(command)
 
 
-def _draw_confusion(scores: "ClassScores", path: Path) -> None:
-    from saccade.views.confusion import save
-    from saccade.views.lettering import letters_without_font
+def _of_this_run(command: Callable[..., None], name: "Command", words: Sequence[str]) -> Callable[..., None] | None:
+    """The command with the options of the run that is among the words, if one is."""
+    from saccade.cli.derived import options_of, require_known, run_named, with_options
 
-    with letters_without_font() as letters:
-        save(scores, path)
-    typer.echo(f"confusion matrix: {path}", err=True)
-    _say_boxes(letters, path)
-
-
-def _list_mistakes(scores: "ClassScores", path: Path) -> None:
-    from saccade.files import write_text
-
-    write_text(path, "\n".join([*scores.mistake_lines(), ""]))
-    typer.echo(f"mistakes: {path}", err=True)
-
-
-def _pixel(text: str) -> tuple[int, int]:
-    numbers = re.fullmatch(r"\s*([0-9]{1,9})\s*,\s*([0-9]{1,9})\s*", text)
-    if numbers is None:
-        raise ConfigError(f"--pixel {text!r} must be ROW,COLUMN, for example --pixel 12,20")
-    return int(numbers[1]), int(numbers[2])
+    path = run_named(words)
+    if path is None:
+        return None
+    options = options_of(path)
+    require_known(words, name, command, path, options)
+    return with_options(command, name, options)

@@ -120,10 +120,14 @@ class Recipe(Config):
     def model_module(self) -> ModuleType:
         return sys.modules[type(self.model).__module__]
 
+    @property
+    def model_name(self) -> str:
+        return self.model_module.__name__.rpartition(".")[2]
+
     def to_dict(self) -> dict[str, Any]:
         """Every value, defaults too, as plain text, numbers and lists, in the order of a recipe."""
         values = self.model_dump(mode="json")
-        values["model"] = {"name": self.model_module.__name__.rpartition(".")[2], **values["model"]}
+        values["model"] = {"name": self.model_name, **values["model"]}
         first = [name for name in ("description", "task", "data", "model", "train") if name in values]
         return {name: values[name] for name in dict.fromkeys([*first, *values])}
 
@@ -322,6 +326,10 @@ def _recipe_class(task: type[Config], model: type[Config], train: type[Config]) 
 
 def _is_config(annotation: object) -> bool:
     return isinstance(annotation, type) and issubclass(annotation, Config)
+
+
+def task_names() -> list[str]:
+    return _folder_names("saccade.tasks")
 
 
 def _folder_names(package: str) -> list[str]:

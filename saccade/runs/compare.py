@@ -6,7 +6,6 @@ Where the seed is varied, the table shows the mean over seeds and half their ran
 
 import itertools
 import json
-import math
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -15,15 +14,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode
-
-from saccade.attention import LocalSelfAttention2d
 from saccade.config import recipe as configs
 from saccade.config.recipe import Recipe
 from saccade.errors import ConfigError, UserError
-from saccade.export.onnx_graph import by_definition
 from saccade.files import write_text
+from saccade.runs.opening import task_class
 from saccade.runs.run import Run
 from saccade.runs.train import train
 from saccade.training.checkpoint import RunDirectory
@@ -34,7 +29,6 @@ from saccade.views.comparison import Mark
 
 SEED = "train.seed"
 COSTS = ("parameters", "minutes")  # that a score can be plotted against
-COSTS_OF_IMAGES = (*COSTS, "MFLOP", "training TFLOP")
 
 
 @dataclass(frozen=True)
@@ -136,7 +130,7 @@ def _require_one_task(recipes: Sequence[Recipe], against: str | None) -> None:
         raise ConfigError(
             f"the tasks {' and '.join(tasks)} are judged by different scores: compare recipes of one task"
         )
-    costs = COSTS_OF_IMAGES if tasks == ["image_classes"] else COSTS
+    costs = (*COSTS, *task_class(recipes[0]).costs_named)
     if against is not None and against not in costs:
         raise ConfigError(f"--against {against!r} is not a cost of the task {tasks[0]}: choose {', '.join(costs)}")
 
@@ -204,25 +198,16 @@ def _measure(settings: dict[str, str], path: Path) -> Row:
     lines = [json.loads(line) for line in (path / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     speeds = sorted(line[f"{unit}/s"] for line in lines if f"{unit}/s" in line)
     costs = {
-        "parameters": float(sum(parameter.numel() for parameter in run.task.model.parameters())),
+        "parameters": float(sum(parameter.numel() for parameter in run.model.parameters())),
         f"{unit}/s": speeds[len(speeds) // 2],
         "loss": next(line["loss"] for line in reversed(lines) if "loss" in line),
     }
-    per_step = {}
-    if hasattr(run.task, "blank"):
-        costs["MFLOP"] = operations(run.task.model, run.task.blank()) / 1e6
-        per_step["training TFLOP"] = _training_operations(run, costs["MFLOP"]) / 1e6
+    own = run.task.costs()
+    costs |= own.prediction
+    per_step = dict(own.update)
     on_the_way = list(validations(lines, per_step))
     grown = {name: on_the_way[-1][name] for name in ("minutes", *per_step)}
     return Row(settings, costs | grown, run.evaluate("test").compared(), on_the_way)
-
-
-def _training_operations(run: Run, prediction: float) -> float:
-    """Of an update, in the unit of one image's `prediction`: that of every image of a batch, thrice, as the way back takes two."""
-    count = len(run.task.images.train)
-    batch = count / math.ceil(count / run.recipe.data.batch_size)  # epochs are cut into batches of the same size
-    paths = getattr(run.task.model, "samples", 1)  # of glimpses, drawn for a prediction; an update follows one
-    return 3 * prediction / paths * batch * run.recipe.train.gradient_accumulation
 
 
 def validations(lines: Sequence[dict[str, Any]], per_step: dict[str, float]) -> Iterator[dict[str, float]]:
@@ -233,25 +218,6 @@ def validations(lines: Sequence[dict[str, Any]], per_step: dict[str, float]) -> 
         if "valid" in line and "averaged" not in line:
             spent = {name: cost * line["step"] for name, cost in per_step.items()}
             yield {"minutes": minutes, **spent, **line["valid"]}
-
-
-def operations(model: nn.Module, example: Tensor) -> float:
-    """Floating-point operations of one forward pass over one example, those of attention itself included.
-
-    Attention is written out, because a fused kernel's products are not counted, and neighbourhoods are counted by their formula.
-    """
-    model, near = by_definition(model), [0.0]
-
-    def count(module: nn.Module, inputs: object, output: Tensor) -> None:
-        assert isinstance(module, LocalSelfAttention2d)
-        near[0] += 2 * 2 * module.kernel_size**2 * output.numel()  # a product and a sum for each score and each value
-
-    for module in model.modules():
-        if isinstance(module, LocalSelfAttention2d):
-            module.register_forward_hook(count)
-    with FlopCounterMode(display=False) as counter:
-        model(example.cpu())
-    return float(counter.get_total_flops()) + near[0]
 
 
 def columns(rows: Sequence[Row]) -> list[tuple[str, list[str]]]:

@@ -1,115 +1,98 @@
 """A trained run: `saccade.load(path)`, then predict, evaluate, look."""
 
+import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from html import escape
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from saccade.config import recipe as configs
-from saccade.decoding import Hypothesis
+from torch import nn
+
+from saccade.config.options import Command, Options, chosen
+from saccade.config.recipe import Recipe
 from saccade.errors import UserError
-from saccade.models.hugging_face import is_hugging_face
-from saccade.runs.looking import looked
-from saccade.runs.train import check_is_run, task_class
-from saccade.tasks.image_classes.pretrained import open_pretrained
-from saccade.training.checkpoint import load_model
-from saccade.views.maps import AttentionMap
+from saccade.runs.opening import open_task
+from saccade.tasks.task import Answer, AnyTask, Example, Probable, Scores, SplitName
+from saccade.views.view import View
+
+_HELD_OUT = re.compile(r"(valid|test):(\S*)")
 
 
 class Run:
-    """What `saccade train` left in a directory, or a ViT or Swin in Hugging Face's format, ready to use."""
+    """What `saccade train` left in a directory, or a model in another library's format that a task can adopt, ready to use."""
 
     def __init__(self, path: str | Path):
         self.path = Path(path)
-        self.task: Any = open_pretrained(self.path) if is_hugging_face(self.path) else _trained_here(self.path)
-        self.recipe = self.task.recipe
-        self.task.model.eval()
+        self.task: AnyTask = open_task(self.path)
 
-    def predict(self, inputs: Sequence[Any], best: int = 1, **decode: Any) -> list[Any]:
-        """Predictions in the order of the inputs (sentences, images), the `best` likeliest of each; keywords replace `decode` settings."""
-        return list(self.answers(inputs, best, **decode))
+    @property
+    def recipe(self) -> Recipe:
+        return self.task.recipe
 
-    def answers(self, inputs: Sequence[Any], best: int = 1, **decode: Any) -> Iterator[Any]:
+    @property
+    def model(self) -> nn.Module:
+        """The network of a run that the loop trained."""
+        return self.task.network()
+
+    def predict(self, inputs: Sequence[object], **options: Any) -> list[Answer]:
+        """Answers in the order of the inputs (sentences, images). Keywords are the options of `saccade predict`."""
+        return list(self.answers(inputs, **options))
+
+    def answers(self, inputs: Sequence[object], **options: Any) -> Iterator[Answer]:
         """The same one by one, as they are found: for more inputs than one wants to wait for. Until the last, weights must not change."""
         if isinstance(inputs, str):
             raise UserError(f"{inputs!r} is one input: give a list of inputs, for example [{inputs!r}]")
-        answers: Iterator[Any] = self.task.answers(inputs, best=best, **self._fitting(decode))
-        return answers
+        examples = [self.example(value) for value in inputs]
+        return self.task.answers(examples, self.options("predict", options))
 
-    def score(self, pairs: Sequence[tuple[str, str]]) -> list[Hypothesis]:
-        """How probable given outputs are: log P(target | source) of each pair, in all and per token."""
-        if not hasattr(self.task, "score"):
-            raise UserError(f"{self.path} is a run of the task {self.recipe.task}: only translations can be scored")
-        scored: list[Hypothesis] = self.task.score(pairs)
-        return scored
-
-    def evaluate(
-        self,
-        split: Literal["valid", "test"] = "test",
-        *,
-        samples: int | None = None,
-        data: str | Path | None = None,
-        skip_bad: bool = False,
-        **decode: Any,
-    ) -> Any:
-        """The task's metrics on held-out examples, and the alignment error rate where gold alignments are known.
-
-        With `samples` a network that glimpses draws so many paths for each image and averages their probabilities. With `data` a
-        classifier is judged by other images: a folder with a folder for each class, a zip of one, a CSV of path and label, or idx files;
-        `skip_bad` leaves out those that cannot be read.
-        """
+    def evaluate(self, split: SplitName = "test", **options: Any) -> Scores:
+        """The task's metrics on held-out examples. Keywords are the options of `saccade evaluate`."""
         if split not in ("valid", "test"):
             raise UserError(f"{split!r} is not a part of the held-out examples: choose valid or test")
-        if skip_bad and data is None:
+        return self.task.evaluate(split, self.options("evaluate", options))
+
+    def look(self, value: object, **options: Any) -> View:
+        """What was attended to for one input: a View, which shows itself in a notebook and saves itself as a file. Keywords are the options
+        of `saccade look`."""
+        if isinstance(value, list | tuple):
             raise UserError(
-                "skip_bad is for other images, named by data: the run's own were all read when it was trained"
+                f"{value!r} is a list: look at one input, for example look({value[0] if value else '...'!r})"
             )
-        if samples is not None or data is not None:
-            return self._classifier().evaluate(
-                split, samples=samples, data=data, skip_bad=skip_bad, **self._fitting(decode)
-            )
-        scores = self.task.evaluate(split, **self._fitting(decode))
-        if self.recipe.task != "translation" or not self.task.corpus.has_alignments:
-            return scores
-        from saccade.tasks.translation.look import alignment_error
+        return self.task.look(self.example(value), self.options("look", options))
 
-        error = alignment_error(self.task, self.task.corpus.held_out(split), choose_on=self.task.corpus.valid)
-        return replace(scores, alignment_error_rate=error)
+    def score(self, given: Sequence[Any]) -> Sequence[Probable]:
+        """How probable given outputs are, such as pairs of a sentence and its translation."""
+        scorer = self.task.scorer()
+        if scorer is None:
+            raise UserError(f"{self.path} is a run of the task {self.recipe.task}, which does not score given outputs")
+        return scorer.score(given)
 
-    def look(self, source: Any, target: str | None = None, **how: Any) -> list[AttentionMap]:
-        """What was attended to, for every attention whose name matches `only`.
+    def example(self, value: object) -> Example[Any]:
+        """An input as the task reads it; "test:0" is the run's own first test example."""
+        held_out = self.held_out(value) if isinstance(value, str) else None
+        return self.task.input.from_python(value) if held_out is None else held_out
 
-        Of a sentence: what each word of the translation (the model's own unless `target` is given) looked at, by whole words unless
-        `words=False`. Of a picture: what the class, or the cell at `pixel`, looked at.
-        """
-        return looked(self.task, source, target=target, **how).maps
+    def held_out(self, name: str) -> Example[Any] | None:
+        """The held-out example of this name; None where it names none."""
+        match = _HELD_OUT.fullmatch(name)
+        if match is None:
+            return None
+        split: SplitName = "valid" if match[1] == "valid" else "test"
+        if not re.fullmatch("[0-9]+", match[2]):
+            raise UserError(f"{name} was asked for: name a {split} example by its number, as in {split}:0")
+        number, examples = int(match[2]), self.task.held_out(split)
+        if number >= len(examples):
+            raise UserError(f"{split}:{number} was asked for: this run has {split}:0 to {split}:{len(examples) - 1}")
+        return examples[number]
 
-    def draw(self, source: Any, path: str | Path, **how: Any) -> str:
-        """The same as a file: .png, .svg, .html or .json by the ending. Returns what the model says of a picture; nothing of a sentence."""
-        seen = looked(self.task, source, **how)
-        seen.save(Path(path))
-        return seen.answer
+    def options(self, command: Command, values: dict[str, Any], spelled: str = "{}") -> Options:
+        """The task's options with these values, checked."""
+        return chosen(self.task.options(self.recipe), command, values, str(self.path), spelled)
 
-    def _classifier(self) -> Any:
-        if self.recipe.task != "image_classes":
-            raise UserError(
-                f"{self.path} is a run of the task {self.recipe.task}, which names no classes: leave out samples or data"
-            )
-        return self.task
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r}: {self.recipe.task}, {self.recipe.model_name}, {self.recipe.description})"
 
-    def _fitting(self, decode: dict[str, Any]) -> dict[str, Any]:
-        """Settings of a search are for tasks that search."""
-        if decode and not hasattr(self.recipe, "decode"):
-            given = ", ".join(decode)
-            raise UserError(
-                f"{self.path} is a run of the task {self.recipe.task}, which searches nothing: leave out {given}"
-            )
-        return decode
-
-
-def _trained_here(path: Path) -> Any:
-    directory = check_is_run(path)
-    recipe = configs.load(directory.config, check_files=False)
-    task = task_class(recipe).reopen(recipe, path)
-    load_model(task.model, directory.model)
-    return task
+    def _repr_html_(self) -> str:
+        rows = {"task": self.recipe.task, "model": self.recipe.model_name, "recipe": self.recipe.description}
+        cells = "".join(f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in rows.items())
+        return f"<table><caption>{escape(str(self.path))}</caption>{cells}</table>"

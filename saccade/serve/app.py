@@ -7,7 +7,7 @@ never names a file: the page's files are read once, at start, and found by their
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from importlib.resources import files
@@ -20,27 +20,16 @@ from starlette.exceptions import HTTPException
 
 from saccade import __version__
 from saccade.errors import UserError
-from saccade.serve import exploring
 from saccade.serve.guard import Access, Guard
 from saccade.serve.limits import Limits
-from saccade.serve.messages import (
-    AlternativesQuestion,
-    CalculationQuestion,
-    Error,
-    FigureQuestion,
-    Health,
-    LookQuestion,
-    PredictQuestion,
-    Runs,
-    SearchQuestion,
-    StreamQuestion,
-    WhatIfQuestion,
-)
+from saccade.serve.messages import Error, Health, Runs
 from saccade.serve.metrics import Metrics
+from saccade.serve.requests import Question, several
 from saccade.serve.served import Served
-from saccade.serve.translations import Stopped, TextRun
 from saccade.serve.worker import Busy, Worker
+from saccade.tasks.task import Json
 
+_PICTURES = {"png": "image/png", "svg": "image/svg+xml", "pdf": "application/pdf"}
 _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 _REFUSALS: dict[int | str, dict[str, Any]] = {
     status: {"model": Error, "description": meaning}
@@ -59,7 +48,7 @@ _REFUSALS: dict[int | str, dict[str, Any]] = {
 }
 _log = logging.getLogger("saccade.serve")
 
-Told = dict[str, Any] | Exception | None
+Told = Json | Exception | None
 """A message of a run that writes, what went wrong, or the end."""
 
 
@@ -70,32 +59,38 @@ class Answer(JSONResponse):
         return as_json(content)
 
 
+class Stopped(Exception):
+    """Nobody listens any more."""
+
+
 class Asking:
-    """From a question to the answer of the right run, through the worker."""
+    """From a request to the answer of the right run, through the worker."""
 
     def __init__(self, runs: Mapping[str, Served], limits: Limits, metrics: Metrics):
         self.runs = runs
         self.limits = limits
         self.worker = Worker(limits.queue, limits.batch, metrics.batches.observe)
 
-    def run(self, question: Any) -> Served:
-        """The run that is meant, and the question checked against what it reads."""
-        name = question.run
+    async def body(self, request: Request) -> dict[str, Any]:
+        try:
+            body = json.loads(await request.body())
+        except (ValueError, RecursionError):
+            raise HTTPException(400, "the body is not JSON: see /docs for what to send") from None
+        if not isinstance(body, dict):
+            raise UserError('the body must be a JSON object such as {"text": "..."}: see /docs for what to send')
+        return body
+
+    def run(self, body: Mapping[str, Any]) -> Served:
+        """The run that a request names."""
+        name = body.get("run")
         if name is None and len(self.runs) == 1:
             name = next(iter(self.runs))
         names = ", ".join(self.runs)
         if name is None:
             raise UserError(f"several runs are served: name one of them in `run` ({names})")
-        if name not in self.runs:
+        if not isinstance(name, str) or name not in self.runs:
             raise HTTPException(404, f"there is no run called {str(name)[:80]!r} here: choose one of {names}")
-        self.runs[name].check(question)
         return self.runs[name]
-
-    def text_run(self, question: Any) -> TextRun:
-        run = self.run(question)
-        if not isinstance(run, TextRun):
-            raise UserError(f"the run {run.name} reads pictures: this is for runs that read sentences")
-        return run
 
     async def one(self, work: Callable[[Any], Any], question: Any) -> Any:
         """An answer on its own."""
@@ -111,19 +106,26 @@ class Asking:
         except asyncio.TimeoutError:
             raise Busy(f"there was no answer within {self.limits.seconds:g} seconds: ask for less at a time") from None
 
-    async def lines(self, run: TextRun, question: StreamQuestion) -> AsyncIterator[bytes]:
+    async def predict(self, run: Served, question: Question) -> Any:
+        """Questions with the same options are answered together, unless their answers depend on each other."""
+        assert question.options is not None
+        kind = (run.name, question.options.model_dump_json())
+        alone = () if question.options.may_share_a_batch else (id(question),)
+        return await self.together(run.predict, question, (*kind, *alone))
+
+    async def lines(self, run: Served, question: Question) -> AsyncIterator[bytes]:
         """What a run tells while it writes, a line of JSON each. It stops when nobody listens any more.
 
         What goes wrong before the first line is raised, and so has a status of its own; after that it is a line.
         """
         loop, told, left = asyncio.get_running_loop(), asyncio.Queue[Told](), False
 
-        def tell(message: dict[str, Any]) -> None:
+        def tell(message: Json) -> None:
             if left:
                 raise Stopped
             loop.call_soon_threadsafe(told.put_nowait, message)
 
-        def work(questions: Sequence[StreamQuestion]) -> list[None]:
+        def work(questions: Sequence[Question]) -> list[None]:
             try:
                 for each in questions:
                     run.stream(each, tell)
@@ -186,7 +188,7 @@ def create_app(runs: Mapping[str, Served], limits: Limits | None = None, access:
     )
     _add_questions(app, asking)
     _add_state(app, asking, metrics)
-    pages = _add_page(app)
+    pages = _add_page(app, runs)
     _add_errors(app)
     paths = [route.path for route in app.routes if hasattr(route, "path") and "{" not in route.path]
     app.add_middleware(Guard, limits=limits, access=access, metrics=metrics, paths=[*paths, *pages])
@@ -194,22 +196,34 @@ def create_app(runs: Mapping[str, Served], limits: Limits | None = None, access:
 
 
 def _add_questions(app: FastAPI, asking: Asking) -> None:
-    @app.post("/api/predict", summary="Translate a sentence, or name what is in a picture")
-    async def predict(question: PredictQuestion) -> Response:
-        run = asking.run(question)
-        settings = question.model_dump(exclude={"run", "text", "image", "prefix"})
-        kind = (run.name, *settings.items(), bool(question.prefix))
-        if question.search == "sample" or (question.temperature, question.top_k, question.top_p) != (None, None, None):
-            kind = (
-                *kind,
-                id(question),
-            )  # a sample depends on its place in the batch: always the first, so always the same
-        return Answer(await asking.together(run.predict, question, kind))
+    """The endpoints that every run answers, and those of the tasks that are served."""
 
-    @app.post("/api/stream", summary="Translate greedily, word by word: a line of JSON for each")
-    async def stream(question: StreamQuestion) -> StreamingResponse:
-        run = asking.text_run(question)
-        lines = asking.lines(run, question)
+    async def predict(request: Request) -> Response:
+        body = await asking.body(request)
+        run = asking.run(body)
+        bodies = several(body, run.run, asking.limits)
+        if bodies is None:
+            return Answer(await asking.predict(run, run.read("predict", body)))
+        questions = [run.read("predict", each) for each in bodies]
+        answers = await asyncio.gather(*(asking.predict(run, question) for question in questions))
+        return Answer({"run": run.name, "answers": answers})
+
+    async def look(request: Request) -> Response:
+        body = await asking.body(request)
+        run = asking.run(body)
+        content = await asking.one(lambda question: as_json(run.look(question)), run.read("look", body))
+        return Response(content, media_type="application/json")
+
+    async def figure(request: Request) -> Response:
+        body = await asking.body(request)
+        run = asking.run(body)
+        question = run.read("figure", body)
+        return Response(await asking.one(run.figure, question), media_type=_PICTURES[question.fields.format])
+
+    async def stream(request: Request) -> StreamingResponse:
+        body = await asking.body(request)
+        run = asking.run(body)
+        lines = asking.lines(run, run.read("stream", body))
         first = await anext(lines)  # what can be refused is refused with its own status
 
         async def all_lines() -> AsyncIterator[bytes]:
@@ -219,35 +233,41 @@ def _add_questions(app: FastAPI, asking: Asking) -> None:
 
         return StreamingResponse(all_lines(), media_type="application/x-ndjson")
 
-    @app.post("/api/look", summary="What was attended to: maps of weights")
-    async def look(question: LookQuestion) -> Response:
-        run = asking.run(question)
-        return Response(await asking.one(lambda each: as_json(run.look(each)), question), media_type="application/json")
+    _add(app, asking, "predict", "Answer an input, or a list of inputs", predict)
+    _add(app, asking, "look", "What was attended to: a view with its maps of weights", look)
+    _add(app, asking, "figure", "The same as a picture (PNG, SVG or PDF)", figure)
+    streams = [run.streams for run in asking.runs.values() if run.streams is not None]
+    if streams:
+        _add(app, asking, "stream", streams[0].summary, stream)
+    for name, summary in {q.name: q.summary for run in asking.runs.values() for q in run.questions.values()}.items():
+        _add(app, asking, name, summary, _own_question(asking, name))
 
-    @app.post("/api/figure", summary="The same as a picture (PNG or SVG)")
-    async def figure(question: FigureQuestion) -> Response:
-        run = asking.run(question)
-        kind = {"png": "image/png", "svg": "image/svg+xml"}[question.format]
-        return Response(await asking.one(run.figure, question), media_type=kind)
 
-    @app.post("/api/alternatives", summary="What else could have stood in the place of a word")
-    async def alternatives(question: AlternativesQuestion) -> Response:
-        return Answer(await asking.one(asking.text_run(question).alternatives, question))
-
-    @app.post("/api/calculation", summary="How one attention weight came about")
-    async def calculation(question: CalculationQuestion) -> Response:
-        return Answer(await asking.one(asking.text_run(question).calculate, question))
-
-    @app.post("/api/search", summary="The beam search behind a translation, as a tree")
-    async def search(question: SearchQuestion) -> Response:
-        run = asking.text_run(question)
-        return Answer(await asking.one(lambda each: exploring.search(run, each), question))
-
-    @app.post("/api/what-if", summary="The translation if the model had looked elsewhere, or lost a head")
-    async def what_if(question: WhatIfQuestion) -> Response:
-        run = asking.text_run(question)
-        content = await asking.one(lambda each: as_json(exploring.what_if(run, each)), question)
+def _own_question(asking: Asking, name: str) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:
+        body = await asking.body(request)
+        run = asking.run(body)
+        question = run.read(name, body)
+        content = await asking.one(lambda each: as_json(run.answer(name, each)), question)
         return Response(content, media_type="application/json")
+
+    return answer
+
+
+def _add(
+    app: FastAPI, asking: Asking, name: str, summary: str, endpoint: Callable[[Request], Awaitable[Response]]
+) -> None:
+    """An endpoint, described by the body that each run takes there."""
+    takers = {run.name: run.bodies[name].model for run in asking.runs.values() if name in run.bodies}
+    schemas = [{**model.model_json_schema(), "title": run} for run, model in takers.items()]
+    content = {"application/json": {"schema": schemas[0] if len(schemas) == 1 else {"oneOf": schemas}}}
+    app.add_api_route(
+        f"/api/{name}",
+        endpoint,
+        methods=["POST"],
+        summary=summary,
+        openapi_extra={"requestBody": {"required": True, "content": content}},
+    )
 
 
 def _add_state(app: FastAPI, asking: Asking, metrics: Metrics) -> None:
@@ -267,19 +287,23 @@ def _add_state(app: FastAPI, asking: Asking, metrics: Metrics) -> None:
         return Response(metrics.text(lambda: asking.worker.waiting), media_type="text/plain; version=0.0.4")
 
 
-def _add_page(app: FastAPI) -> list[str]:
-    """Every file of the page under its own name, read now."""
-    paths = []
-    for file in files("saccade.serve").joinpath("static").iterdir():
-        ending = "." + file.name.rpartition(".")[2]
-        if ending not in _TYPES:
-            continue
-        page = {"index.html": "/", "docs.html": "/docs"}.get(file.name, f"/static/{file.name}")
-        app.add_api_route(
-            page, _file(file.read_bytes(), _TYPES[ending]), methods=["GET", "HEAD"], include_in_schema=False
-        )
-        paths.append(page)
-    return paths
+def _add_page(app: FastAPI, runs: Mapping[str, Served]) -> list[str]:
+    """Every file of the page under its own name, read now; what tasks add to it as /static/tasks/TASK.js."""
+    contents: dict[str, tuple[bytes, str]] = {}
+    for package, folder in (("saccade.serve", "static"), ("saccade.views", "page")):
+        root = files(package).joinpath(folder)
+        prefix = "/static" if folder == "static" else "/static/views"
+        for file in root.iterdir() if root.is_dir() else ():
+            ending = "." + file.name.rpartition(".")[2]
+            if ending in _TYPES:
+                page = {"/static/index.html": "/", "/static/docs.html": "/docs"}.get(f"{prefix}/{file.name}")
+                contents[page or f"{prefix}/{file.name}"] = (file.read_bytes(), _TYPES[ending])
+    for run in runs.values():
+        if run.page is not None:
+            contents[f"/static/tasks/{run.run.recipe.task}.js"] = (run.page.read_bytes(), _TYPES[".js"])
+    for page, (content, kind) in contents.items():
+        app.add_api_route(page, _file(content, kind), methods=["GET", "HEAD"], include_in_schema=False)
+    return list(contents)
 
 
 def _file(content: bytes, kind: str) -> Callable[[], Any]:

@@ -1,281 +1,129 @@
-"""A trained run as the server shows it: what it reads, what it answers, examples to click.
+"""A trained run as the server shows it. Everything here runs in the worker's thread, and nothing here knows a task."""
 
-Everything here runs in the worker's thread. Pictures are always decoded from the request's bytes: a text is never taken for a path.
-"""
-
-import binascii
-import io
-import math
-from abc import ABC, abstractmethod
-from base64 import b64decode, b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-from PIL import Image
-
-from saccade.attention import Attend, LocalSelfAttention2d
-from saccade.data.images.decoding import open_image
-from saccade.data.text.tokenizer import EOS, Tokenizer
-from saccade.decoding import Hypothesis
 from saccade.errors import UserError
-from saccade.layers.windows import WindowAttention
-from saccade.models.glimpse import GlimpseNetwork
 from saccade.runs.run import Run
 from saccade.serve.limits import Limits
-from saccade.serve.messages import FigureQuestion, LookQuestion, PredictQuestion, RunInfo
-from saccade.tasks.held_out import example_or_itself
-from saccade.tasks.image_classes import glimpses
-from saccade.tasks.image_classes import look as seeing
-from saccade.tasks.translation.look import END
-from saccade.views.axes import Axis, Grid
-from saccade.views.maps import AttentionMap, labels
+from saccade.serve.messages import RunInfo
+from saccade.serve.requests import Body, FigureFields, Question
+from saccade.tasks.task import Json
+from saccade.views.maps import AttentionMap
+from saccade.views.view import View
 
-_EXAMPLES = 6
-_SETTINGS = ("search", "beam", "length_penalty", "temperature", "top_k", "top_p", "seed")
+Tell = Callable[[Json], None]
+_DIGITS = 5  # of a weight: enough for eyes, a third of the bytes
 
 
-class Served(ABC):
+class Served:
     """One run under its name."""
-
-    reads: Literal["text", "image"]
 
     def __init__(self, name: str, run: Run, limits: Limits):
         self.name = name
         self.run = run
         self.limits = limits
+        self.questions = {question.name: question for question in run.task.questions()}
+        self.streams = run.task.stream()
+        self.bodies = self._bodies()
+
+    def _bodies(self) -> dict[str, Body]:
+        """What each endpoint takes of this run."""
+        bodies = {
+            "predict": Body.of(f"{self.name} predict", self.run, "predict"),
+            "look": Body.of(f"{self.name} look", self.run, "look"),
+            "figure": Body.of(f"{self.name} figure", self.run, "look", FigureFields),
+        }
+        if self.streams is not None:
+            bodies["stream"] = Body.of(f"{self.name} stream", self.run, None, self.streams.takes)
+        for name, question in self.questions.items():
+            bodies[name] = Body.of(f"{self.name} {name}", self.run, None, question.takes)
+        return bodies
 
     def info(self) -> RunInfo:
-        recipe = self.run.recipe
-        decode = recipe.decode.model_dump(mode="json") if hasattr(recipe, "decode") else {}
+        recipe, task = self.run.recipe, self.run.task
         return RunInfo(
             name=self.name,
             task=recipe.task,
-            reads=self.reads,
-            model=recipe.model_module.__name__.rpartition(".")[2],
+            reads=task.input.kind,
+            model=recipe.model_name,
             description=recipe.description.partition(" (--set ")[0],  # how it was started is no news to a visitor
-            attends=self.attends(),
+            attends=task.attends,
+            asks=list(self.bodies),
+            page=self.page is not None,
             examples=self.examples(),
-            decode=decode,
+            decode=recipe.to_dict().get("decode", {}),
         )
 
-    def attends(self) -> bool:
-        kinds = (Attend, LocalSelfAttention2d, WindowAttention, GlimpseNetwork)
-        return any(isinstance(module, kinds) for module in self.run.task.model.modules())
+    @property
+    def page(self) -> Path | None:
+        """The part of the page that the run's task brings along, if it has one."""
+        module = self.run.recipe.task_module.__file__
+        script = None if module is None else Path(module).with_name("page.js")
+        return script if script is not None and script.is_file() else None
 
-    @abstractmethod
-    def check(self, question: Any) -> Any:
-        """What the question is about, or a UserError: quick, before it is queued."""
+    def examples(self) -> list[str]:
+        """None where somebody removed them: predicting does not need them."""
+        try:
+            return self.run.task.input.suggestions(self.run.task.held_out("valid"))
+        except UserError:
+            return []
 
-    @abstractmethod
-    def examples(self) -> list[str]: ...
+    def read(self, endpoint: str, body: Mapping[str, Any]) -> Question:
+        """The question that a request holds, or a UserError: quick, before it is queued."""
+        if endpoint not in self.bodies:
+            raise UserError(f"the run {self.name} does not answer /api/{endpoint}: it answers {', '.join(self.bodies)}")
+        return self.bodies[endpoint].read(body, self.limits)
 
-    @abstractmethod
-    def predict(self, questions: Sequence[PredictQuestion]) -> list[dict[str, Any]]:
-        """Answers to questions that differ in their input (and prefix) only."""
+    def predict(self, questions: Sequence[Question]) -> list[Json]:
+        """Answers to questions that have the same options."""
+        options = questions[0].options
+        answers = self.run.task.answers([question.example for question in questions], options)
+        return [{"run": self.name, **answer.to_dict()} for answer in answers]
 
-    @abstractmethod
-    def look(self, question: LookQuestion) -> dict[str, Any]: ...
+    def look(self, question: Question) -> Json:
+        view = self._view(question)
+        self.require_few(view.maps, self.limits.weights)
+        return {"run": self.name, **view.to_dict(digits=_DIGITS)}
 
-    @abstractmethod
-    def figure(self, question: FigureQuestion) -> bytes: ...
+    def figure(self, question: Question) -> bytes:
+        view, fields = self._view(question), question.fields
+        if fields.head is not None:
+            heads = tuple(attention.head(fields.head) for attention in view.maps)
+            view = replace(view, maps=heads, summary=())
+        self.require_few([one for one in view.maps if view.picture is None], self.limits.drawn)
+        return {"png": view.png, "svg": view.svg, "pdf": view.pdf}[fields.format]()
 
-    def shown(self, maps: Sequence[AttentionMap]) -> list[dict[str, Any]]:
-        """Maps as JSON with five digits: enough for eyes, a third of the bytes."""
-        return [_shown(each) for each in self.within(maps, self.limits.weights)]
+    def _view(self, question: Question) -> View:
+        return self.run.task.look(question.example, question.options)
 
-    def within(self, maps: Sequence[AttentionMap], most: int) -> Sequence[AttentionMap]:
-        """The same maps, if they are not too many weights."""
-        count = sum(each.weights.size for each in maps)
+    def answer(self, endpoint: str, question: Question) -> Json:
+        """One of the task's own questions."""
+        return {"run": self.name, **self.questions[endpoint].answer(question.example, question.fields)}
+
+    def stream(self, question: Question, tell: Tell) -> None:
+        assert self.streams is not None
+        self.streams.answer(question.example, question.fields, tell)
+
+    def require_few(self, maps: Sequence[AttentionMap], most: int) -> None:
+        count = sum(attention.weights.size for attention in maps)
         if count > most:
             raise UserError(
                 f"the answer would hold {count:,} weights, and {most:,} are allowed: "
                 f"name fewer attentions with `only`, such as {maps[-1].name}"
             )
-        return maps
-
-
-class PictureReader(Served):
-    """What runs that read pictures share."""
-
-    reads = "image"
-
-    def check(self, question: Any) -> None:
-        if question.text is not None or getattr(question, "image", None) is None:
-            raise UserError(
-                f"the run {self.name} reads pictures: give `image`, a picture file in base64, and no `text`"
-            )
-        self.picture(question.image)
-
-    def picture(self, encoded: str) -> Image.Image:
-        """The picture, its size checked before a pixel is decoded."""
-        _, comma, after = encoded.partition(",")
-        try:
-            content = b64decode(after if comma and encoded.startswith("data:") else encoded, validate=True)
-        except (binascii.Error, ValueError):
-            raise UserError("`image` is not base64: encode the bytes of a picture file, such as a PNG") from None
-        picture = open_image(content, "the picture")
-        columns, rows = picture.size
-        if columns * rows > self.limits.pixels:
-            raise UserError(
-                f"the picture has {columns} × {rows} pixels, and {self.limits.pixels:,} in all are allowed: make it smaller"
-            )
-        return picture
-
-
-class ImageRun(PictureReader):
-    """Pictures in, classes out, with the attention over the picture or the path of the glimpses."""
-
-    def examples(self) -> list[str]:
-        task = self.run.task
-        count = len(task.images.valid) if task.images.are_there else 0
-        return [data_address(example_or_itself(task, f"valid:{place}")) for place in spread(count)]
-
-    def predict(self, questions: Sequence[PredictQuestion]) -> list[dict[str, Any]]:
-        pictures = [self.picture(str(question.image)) for question in questions]
-        answers = self.run.task.predict(pictures, best=questions[0].best)
-        return [{"run": self.name, "classes": answer.to_dict()["classes"]} for answer in answers]
-
-    def look(self, question: LookQuestion) -> dict[str, Any]:
-        task, picture = self.run.task, self.picture(str(question.image))
-        if isinstance(task.model, GlimpseNetwork):
-            path = glimpses.see(task, picture)
-            seen = np.clip(path.picture * 255, 0, 255).round().astype(np.uint8)
-            answer, maps = task.predict([picture])[0], [path.attention_map()]
-            extra = {"glimpses": path.to_dict()["glimpses"]}
-        elif not self.attends():
-            seen, answer, maps, extra = task.picture(picture).transpose(1, 2, 0), task.predict([picture])[0], [], {}
-        else:
-            sight = seeing.see(task, picture, question.pixel, _chosen(question.only))
-            seen, answer, maps, extra = sight.picture, sight.answer, sight.maps, {}
-        return {
-            "run": self.name,
-            "classes": answer.to_dict()["classes"],
-            "picture": shown_picture(seen),
-            "maps": self.shown(maps),
-            **extra,
-        }
-
-    def figure(self, question: FigureQuestion) -> bytes:
-        from saccade.tasks.image_classes import overlay  # matplotlib takes a second to load
-        from saccade.views import glimpse_figure
-
-        task, picture = self.run.task, self.picture(str(question.image))
-        if isinstance(task.model, GlimpseNetwork):
-            path = glimpses.see(task, picture)
-            return (glimpse_figure.png if question.format == "png" else glimpse_figure.svg)(path)
-        sight = seeing.see(task, picture, question.pixel, _chosen(question.only))
-        return (overlay.png if question.format == "png" else overlay.svg)(sight)
-
-
-def _chosen(only: str) -> str | None:
-    """Whoever names no modules gets all that fit."""
-    return None if only == "*" else only
 
 
 def open_runs(paths: Sequence[Path], limits: Limits) -> dict[str, Served]:
     """Every run under the name of its directory; a second one of the same name gets a number."""
-    from saccade.serve.captions import CaptionRun
-    from saccade.serve.translations import TextRun
-
-    kinds: dict[str, Callable[[str, Run, Limits], Served]] = {
-        "translation": TextRun,
-        "image_classes": ImageRun,
-        "captions": CaptionRun,
-    }
     runs: dict[str, Served] = {}
     for path in paths:
         run = Run(path)
-        if run.recipe.task not in kinds:
-            raise UserError(
-                f"{path} is a run of the task {run.recipe.task}, which has no page yet: serve runs of {' or '.join(kinds)}"
-            )
         base = run.path.resolve().name
         name, number = base, 2
         while name in runs:
             name, number = f"{base}-{number}", number + 1
-        runs[name] = kinds[run.recipe.task](name, run, limits)
+        runs[name] = Served(name, run, limits)
     return runs
-
-
-def settings_of(question: PredictQuestion) -> dict[str, Any]:
-    """What a question says about the search; to name a temperature is to ask for a sample."""
-    settings = {name: getattr(question, name) for name in _SETTINGS if getattr(question, name) is not None}
-    if question.search is None and (question.temperature, question.top_k, question.top_p) != (None, None, None):
-        settings["search"] = "sample"
-    return settings
-
-
-def word_probabilities(tokenizer: Tokenizer, hypothesis: Hypothesis) -> list[dict[str, Any]]:
-    """Every word with the product of its pieces' probabilities, the end included where it was reached."""
-    tokens = [*hypothesis.tokens, EOS] if hypothesis.finished else hypothesis.tokens
-    words = [END if word == "<eos>" else word for word in tokenizer.words(tokens)]
-    log_probs = [0.0] * len(words)
-    assert hypothesis.token_log_probs is not None
-    for group, value in zip(tokenizer.word_groups(tokens), hypothesis.token_log_probs, strict=False):
-        log_probs[group] += value
-    return [{"text": word, "probability": math.exp(value)} for word, value in zip(words, log_probs, strict=True)]
-
-
-def written(text: str, hypothesis: Hypothesis, tokenizer: Tokenizer) -> dict[str, Any]:
-    """One output of a search as JSON."""
-    return {
-        "text": text,
-        "score": hypothesis.score,
-        "log_prob": hypothesis.log_prob,
-        "finished": hypothesis.finished,
-        "words": word_probabilities(tokenizer, hypothesis),
-    }
-
-
-def map_figure(maps: Sequence[AttentionMap], question: FigureQuestion, title: str) -> bytes:
-    """Maps of words as a picture, one head of each if one is named."""
-    from saccade.views import figures
-
-    chosen = [each if question.head is None else each.head(question.head) for each in maps]
-    return (figures.png if question.format == "png" else figures.svg)(chosen, title)
-
-
-def _shown(attention: AttentionMap) -> dict[str, Any]:
-    queries, keys = attention.axis_titles()
-    return {
-        "name": attention.name,
-        "queries": _axis(attention.queries),
-        "keys": _axis(attention.keys),
-        "label": attention.label,
-        "query_title": queries,
-        "key_title": keys,
-        "weights": attention.weights.astype(float).round(5).tolist(),
-    }
-
-
-def _axis(axis: Axis) -> dict[str, Any]:
-    if not isinstance(axis, Grid):
-        return {"labels": labels(axis)}
-    return {
-        "labels": labels(axis),
-        "rows": axis.rows,
-        "columns": axis.columns,
-        "extra": len(axis.extra),
-        "cell": axis.cell,
-    }
-
-
-def spread(count: int) -> list[int]:
-    """Some of `count` held-out examples, from the first to the last."""
-    return [int(place) for place in np.linspace(0, max(count - 1, 0), min(_EXAMPLES, count))]
-
-
-def shown_picture(pixels: NDArray[np.uint8]) -> dict[str, Any]:
-    """Pixels (H, W, C) as the page gets them."""
-    rows, columns = pixels.shape[:2]
-    return {"rows": rows, "columns": columns, "address": data_address(pixels)}
-
-
-def data_address(pixels: NDArray[np.uint8]) -> str:
-    """Pixels (H, W), (H, W, 1) or (H, W, 3) as a PNG in a data: address."""
-    written = io.BytesIO()
-    Image.fromarray(pixels[..., 0] if pixels.ndim == 3 and pixels.shape[2] == 1 else pixels).save(written, "PNG")
-    return "data:image/png;base64," + b64encode(written.getvalue()).decode()

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from saccade.config.options import Options
 from saccade.config.recipe import Config, Recipe
 from saccade.data.images.splits import SplitName
+from saccade.errors import UserError
 from saccade.views.view import View
 
 Content = TypeVar("Content")
@@ -272,6 +273,9 @@ class Task(Protocol[Content, Chosen]):
 
     # What not every task has
 
+    def network(self) -> nn.Module:
+        raise UserError(f"a run of the task {self.recipe.task} with this model has no network")
+
     def costs(self) -> Costs:
         return Costs()
 
@@ -299,6 +303,9 @@ class Trained(Task[Content, Chosen], Protocol[Content, Chosen]):
 
     def restore(self, weights: Weights) -> None:
         weights.load_into(self.model)
+
+    def network(self) -> nn.Module:
+        return self.model
 
     def objectives(self) -> Sequence[Objective]: ...
 

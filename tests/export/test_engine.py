@@ -6,7 +6,7 @@ import torch
 from saccade import load
 from saccade.data.text.tokenizer import PAD
 from saccade.errors import UserError
-from saccade.export.engine import CTranslate2Engine, fingerprint
+from saccade.tasks.translation.export.engine import CTranslate2Engine, fingerprint
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from PIL import Image
 
 from saccade import load
 from saccade.errors import UserError
-from saccade.export.to_onnx import export_onnx
+from saccade.tasks.translation.export.onnx import export_onnx
 from saccade.runs.train import train
 
 from .readme import program_of

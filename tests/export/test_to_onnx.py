@@ -12,7 +12,7 @@ from saccade import load
 from saccade.attention import Attend
 from saccade.errors import UserError
 from saccade.export import to_onnx
-from saccade.export.to_onnx import export_onnx
+from saccade.tasks.translation.export.onnx import export_onnx
 
 from .readme import program_of
 

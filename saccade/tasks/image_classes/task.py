@@ -14,7 +14,7 @@ Axis legend: B batch, C channels, H rows, W columns.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -48,6 +48,7 @@ from saccade.tasks.inputs import Image
 from saccade.tasks.task import (
     Costs,
     Example,
+    Export,
     Loss,
     Objective,
     Say,
@@ -263,6 +264,14 @@ class ImageClassTask(Trained[AnyImage, ImageOptions]):
         from saccade.tasks.image_classes.look import look
 
         return look(self, example, options.pixel, options.only)
+
+    def exports(self) -> Mapping[str, Export]:
+        from saccade.tasks.image_classes.onnx import export_onnx
+
+        def to_onnx(directory: Path, fields: BaseConfig) -> str:
+            return export_onnx(self, directory)
+
+        return {"onnx": Export("a graph for onnxruntime and others", BaseConfig, to_onnx)}
 
     def costs(self) -> Costs:
         """Operations of a prediction, and of an update: forward over every image of a batch, thrice, as backward takes two."""

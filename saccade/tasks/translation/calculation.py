@@ -12,17 +12,31 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from saccade.attention import Attend, MultiHead, Route, Score, Soft
 from saccade.attention.scores import DotProductScore, HiddenLayerScore
+from saccade.config.recipe import Config
 from saccade.data.text.batching import collate
 from saccade.data.text.shards import TokenPairs
 from saccade.errors import UserError
-from saccade.tasks.translation.task import TranslationTask
+from saccade.tasks.translation.look import replay_tokens, sides
+
+if TYPE_CHECKING:
+    from saccade.tasks.translation.task import TranslationTask
+
+
+class CalculationFields(Config):
+    target: str = Field(description="the translation")
+    map: str = Field(max_length=200, description="the name of an attention module, as /api/look gives it")
+    head: int = Field(0, ge=0, le=1000, description="which head")
+    query: int = Field(ge=0, le=100_000, description="which word or token looks")
+    key: int = Field(ge=0, le=100_000, description="which one is looked at")
+    words: bool = Field(True, description="whether query and key count words or the model's own tokens")
 
 
 @dataclass
@@ -53,9 +67,37 @@ class Heard:
         self.values.append(projected[0])
 
 
+def calculate(task: "TranslationTask", text: str, fields: CalculationFields) -> dict[str, Any]:
+    """One weight. Of words, the pair of pieces with the largest weight between them."""
+    (source,) = task.encode([text])
+    target = task.given_target(fields.target)[1]
+    maps = {attention.name: attention for attention in replay_tokens(task, [(source, target)], words=False)[0]}
+    if fields.map not in maps:
+        raise UserError(f"this model has no attention called {fields.map!r}: /api/look names them")
+    attention = maps[fields.map]
+    if fields.head >= attention.heads:
+        raise UserError(f"head {fields.head} was asked for, and there are {attention.heads}: count from 0")
+    query, key = fields.query, fields.key
+    query_side, key_side = sides(task, fields.map, source, target)
+    query_groups, key_groups = query_side.groups(), key_side.groups()
+    if fields.words:
+        for what, number, groups in (("query", query, query_groups), ("key", key, key_groups)):
+            if number > groups[-1]:
+                raise UserError(f"{what} {number} was asked for, and there are {groups[-1] + 1}: count from 0")
+        pairs = [(q, k) for q, g in enumerate(query_groups) if g == query for k, h in enumerate(key_groups) if h == key]
+        query, key = max(pairs, key=lambda pair: float(attention.weights[fields.head][pair]))
+    return {
+        **calculation(task, source, target, fields.map, fields.head, query, key),
+        "queries": list(attention.queries.labels),
+        "keys": list(attention.keys.labels),
+        "query_groups": query_groups,
+        "key_groups": key_groups,
+    }
+
+
 @torch.no_grad()
 def calculation(
-    task: TranslationTask, source: list[int], target: list[int], name: str, head: int, query: int, key: int
+    task: "TranslationTask", source: list[int], target: list[int], name: str, head: int, query: int, key: int
 ) -> dict[str, Any]:
     """How token `query` came to look at token `key`: vectors, score, softmax over the row, share in the context."""
     module = dict(task.model.named_modules()).get(name)

@@ -7,7 +7,7 @@ decoding itself never carries weights. Rows of a map are the words being written
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -19,17 +19,19 @@ from saccade.data.text.shards import TokenPairs
 from saccade.data.text.tokenizer import BOS, EOS, Tokenizer
 from saccade.errors import UserError
 from saccade.metrics.alignment import corpus_alignment_error_rate, hard_alignment
-from saccade.tasks.translation.task import TranslationTask
 from saccade.views.axes import Tokens
 from saccade.views.maps import AttentionMap
 from saccade.views.merging import merge_words
+
+if TYPE_CHECKING:
+    from saccade.tasks.translation.task import TranslationTask
 
 END, BEGIN = "<end>", "<begin>"
 TokenPair = tuple[list[int], list[int]]
 
 
 def look(
-    task: TranslationTask, source: str, target: str | None = None, words: bool = True, only: str = "*"
+    task: "TranslationTask", source: str, target: str | None = None, words: bool = True, only: str = "*"
 ) -> list[AttentionMap]:
     """The maps of the attention modules whose name matches, for a sentence and its translation, by default the model's own."""
     if not source.strip():
@@ -44,7 +46,7 @@ def look(
     return maps
 
 
-def _tokens_of(task: TranslationTask, source: str, target: str | None) -> TokenPair:
+def _tokens_of(task: "TranslationTask", source: str, target: str | None) -> TokenPair:
     """What the model read, and what it wrote: its text might be cut into other tokens than those it chose."""
     (read,) = task.encode([source])
     if target is not None:
@@ -53,7 +55,7 @@ def _tokens_of(task: TranslationTask, source: str, target: str | None) -> TokenP
 
 
 def replay(
-    task: TranslationTask, pairs: Sequence[tuple[str, str]], only: str = "*", words: bool = True
+    task: "TranslationTask", pairs: Sequence[tuple[str, str]], only: str = "*", words: bool = True
 ) -> list[list[AttentionMap]]:
     """For each (source, target) the maps of the attention modules whose name matches `only`."""
     tokens = [_tokens_of(task, source, target) for source, target in pairs]
@@ -62,7 +64,7 @@ def replay(
 
 @torch.no_grad()
 def replay_tokens(
-    task: TranslationTask, ids: Sequence[TokenPair], only: str = "*", words: bool = True
+    task: "TranslationTask", ids: Sequence[TokenPair], only: str = "*", words: bool = True
 ) -> list[list[AttentionMap]]:
     """The same for tokens."""
     task.model.eval()
@@ -88,7 +90,7 @@ class _Matching:
         return fnmatchcase(str(name), self.pattern)
 
 
-def alignment_error(task: TranslationTask, phrases: Sequence[Phrase], choose_on: Sequence[Phrase]) -> float | None:
+def alignment_error(task: "TranslationTask", phrases: Sequence[Phrase], choose_on: Sequence[Phrase]) -> float | None:
     """AER of the attention over the source while writing the reference; the layer that does best on `choose_on` is used."""
     rates = alignment_errors(task, choose_on)
     if not rates:
@@ -98,7 +100,7 @@ def alignment_error(task: TranslationTask, phrases: Sequence[Phrase], choose_on:
 
 
 def alignment_errors(
-    task: TranslationTask, phrases: Sequence[Phrase], only: str = "decoder.*", batch: int = 64
+    task: "TranslationTask", phrases: Sequence[Phrase], only: str = "decoder.*", batch: int = 64
 ) -> dict[str, float]:
     """AER by module, heads averaged, of every attention from the target to the source."""
     predicted: dict[str, list[tuple[set[tuple[int, int]], set[tuple[int, int]]]]] = {}

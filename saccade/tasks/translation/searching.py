@@ -1,28 +1,30 @@
 """One sentence's beam search, with somebody watching it, or with the model's attention changed while it writes."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from saccade.data.text.tokenizer import BOS, EOS, PAD
 from saccade.decoding import BeamConfig, Hypothesis, beam_search
 from saccade.decoding.beam import Observer
-from saccade.tasks.translation.task import TranslationTask
 from saccade.tasks.writing import CoverageStepper, DecodeConfig, as_prefix
 
+if TYPE_CHECKING:
+    from saccade.tasks.translation.task import TranslationTask
 
-def room(task: TranslationTask, source: list[int]) -> int:
+
+def room(task: "TranslationTask", source: list[int]) -> int:
     """The most tokens a translation of this source may have, as `predict` allows them."""
     return min(2 * (len(source) + 1) + 20, task.recipe.decode.max_length)
 
 
-def stepper_for(task: TranslationTask, config: DecodeConfig) -> Any:
+def stepper_for(task: "TranslationTask", config: DecodeConfig) -> Any:
     return CoverageStepper(task.model) if config.coverage_penalty else task.stepper
 
 
 @torch.no_grad()
 def search(
-    task: TranslationTask,
+    task: "TranslationTask",
     source: list[int],
     config: DecodeConfig,
     forced: list[int],

@@ -5,8 +5,7 @@ perplexity is always the plain one. Where attention samples (hard selection), RE
 look is the log-probability of the word it led to, the baseline its mean over the batch (Xu 2015 uses a moving mean over batches).
 """
 
-import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -17,21 +16,40 @@ from torch import Tensor, nn
 
 from saccade.config.recipe import Config as BaseConfig
 from saccade.config.recipe import Recipe
-from saccade.data.builtin.phrasebook.phrases import Phrase
 from saccade.data.text import corpus as corpora
 from saccade.data.text.batching import PairBatch, TokenBatches, collate
-from saccade.data.text.corpus import Corpus, CorpusConfig, Say, SplitName
+from saccade.data.text.corpus import Corpus, CorpusConfig
 from saccade.data.text.pairs import as_line, counted, normalise
 from saccade.data.text.shards import TokenPairs
-from saccade.data.text.tokenizer import BOS, EOS, PAD, UNK
-from saccade.decoding import Hypothesis, score_targets
+from saccade.data.text.tokenizer import PAD, UNK
+from saccade.decoding import Hypothesis
 from saccade.errors import UserError
 from saccade.layers.consistency import consistent_cross_entropy
 from saccade.layers.cross_entropy import linear_cross_entropy
 from saccade.metrics.bleu import TranslationScores, score_translations
 from saccade.models.shapes import Shapes
-from saccade.tasks.task import Example, Loss, Objective, Validation, device, trainable
-from saccade.tasks.writing import DecodeConfig, Written, as_prefix, found_in_order, generate
+from saccade.tasks.held_out import HeldOut
+from saccade.tasks.inputs import Text
+from saccade.tasks.task import (
+    Example,
+    Export,
+    Loss,
+    Objective,
+    Question,
+    Say,
+    Scorer,
+    SplitName,
+    Stream,
+    Trained,
+    Validation,
+    build_model,
+    device,
+    trainable,
+)
+from saccade.tasks.translation import evaluating, exploring
+from saccade.tasks.translation.options import TranslationOptions
+from saccade.tasks.writing import DecodeConfig, Written, found_in_order, generate, looks_at, word_probabilities
+from saccade.views.view import View
 
 
 class ObjectiveConfig(BaseConfig):
@@ -82,11 +100,7 @@ class Translation(Written):
     called = "translations"
 
 
-class TooLong(UserError):
-    """A sentence is longer than the model was trained for."""
-
-
-class TranslationTask:
+class TranslationTask(Trained[str, TranslationOptions]):
     unit = "tokens"
 
     def __init__(self, recipe: Recipe, corpus: Corpus):
@@ -95,9 +109,7 @@ class TranslationTask:
         self.vocabularies = corpus.vocabularies
         self.device = device()
         shapes = Shapes(source_words=len(self.vocabularies.source), target_words=len(self.vocabularies.target))
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(recipe.train.seed)
-            self.model: nn.Module = recipe.model_module.build(recipe.model, shapes).to(self.device)
+        self.model = build_model(recipe, shapes, self.device)
 
     @classmethod
     def prepare(cls, recipe: Recipe, directory: Path, say: Say) -> "TranslationTask":
@@ -114,6 +126,18 @@ class TranslationTask:
     @classmethod
     def reopen(cls, recipe: Recipe, directory: Path) -> "TranslationTask":
         return cls(recipe, corpora.reopen(directory))
+
+    @classmethod
+    def options(cls, recipe: Recipe) -> type[TranslationOptions]:
+        return TranslationOptions
+
+    @property
+    def input(self) -> Text:
+        return Text(self.problems, self.unknown_words)
+
+    @property
+    def attends(self) -> bool:
+        return bool(looks_at(self.model, "target", "source"))
 
     # Training
 
@@ -142,7 +166,7 @@ class TranslationTask:
         smoothing, consistency = self.recipe.objective.label_smoothing, self.recipe.objective.consistency
         if consistency:
             batch = batch.twice()
-        readouts, words, log_prob = self._readouts(batch)
+        readouts, words, log_prob = self.readouts(batch)
         if consistency:
             total, nll = consistent_cross_entropy(readouts, self.output, words, smoothing, consistency)
         else:
@@ -152,7 +176,7 @@ class TranslationTask:
             total = total - self.recipe.objective.reinforce * (advantage * log_prob[batch.target_out != PAD]).sum()
         return Loss(total, len(words), {"cross-entropy": float(nll.sum())})
 
-    def _readouts(self, batch: PairBatch) -> tuple[Tensor, Tensor, Tensor]:
+    def readouts(self, batch: PairBatch) -> tuple[Tensor, Tensor, Tensor]:
         """Readouts (tokens, D) of the words that are not padding, those words (tokens,), and attention's log-probability."""
         real = batch.target_out != PAD
         if getattr(self.model, "packs", False):
@@ -173,105 +197,67 @@ class TranslationTask:
 
     def validate(self) -> Validation:
         phrases = self.corpus.valid[: self.recipe.decode.valid_sentences]
-        translations = self.predict([phrase.source for phrase in phrases], search="greedy")
-        scores = score_translations(
-            translations_text(translations), [p.target for p in phrases], self.recipe.data.lowercase
-        )
-        metrics = {"perplexity": self.perplexity(self.corpus.valid), "bleu": scores.bleu, "exact": scores.exact}
-        samples = [f"{t.source} → {t.text}" for t in translations[:3]]
+        greedy = TranslationOptions(search="greedy")
+        translations = self.translate([phrase.source for phrase in phrases], greedy)
+        texts, references = [each.text for each in translations], [phrase.target for phrase in phrases]
+        scores = score_translations(texts, references, self.recipe.data.lowercase)
+        perplexity = evaluating.perplexity(self, self.corpus.valid)
+        metrics = {"perplexity": perplexity, "bleu": scores.bleu, "exact": scores.exact}
+        samples = [f"{each.source} → {each.text}" for each in translations[:3]]
         # Of equal BLEU (0 at first), the lower perplexity is the better one.
-        by_bleu = scores.bleu - 1e-9 * min(metrics["perplexity"], 1e6)
+        by_bleu = scores.bleu - 1e-9 * min(perplexity, 1e6)
         best_by = self.recipe.objective.best_by
-        return Validation(metrics, by_bleu if best_by == "bleu" else -metrics["perplexity"], samples)
+        return Validation(metrics, by_bleu if best_by == "bleu" else -perplexity, samples)
 
-    @torch.no_grad()
-    def perplexity(self, phrases: Sequence[Phrase]) -> float:
-        """exp of the mean cross-entropy per target token, the end token included."""
-        self.model.eval()
-        encode = self.vocabularies
-        pairs = TokenPairs.from_lists(
-            [(encode.source.encode(p.source), encode.target.encode(p.target)) for p in phrases]
-        )
-        total, count = 0.0, 0
-        for indices in TokenBatches(*pairs.lengths, tokens_per_batch=4096, shuffle=False).epoch(0):
-            readouts, words, _ = self._readouts(collate(pairs, indices).to(self.device))
-            total += float(linear_cross_entropy(readouts, self.output, words)[0])
-            count += len(words)
-        return math.exp(min(total / max(count, 1), 100.0))
+    def evaluate(self, split: SplitName, options: TranslationOptions) -> TranslationScores:
+        return evaluating.evaluate(self, split, options)
 
-    def example_count(self, split: SplitName) -> int:
-        return len(self.corpus.held_out(split))
+    def held_out(self, split: SplitName) -> Sequence[Example[str]]:
+        phrases = self.corpus.held_out("valid" if split == "valid" else "test")
 
-    def example(self, split: SplitName, number: int) -> Example:
-        phrase = self.corpus.held_out(split)[number]
-        return Example(phrase.source, phrase.target)
+        def example(number: int) -> Example[str]:
+            return Example(phrases[number].source, f"{split}:{number}", phrases[number].target)
 
-    def evaluate(self, split: SplitName, **decode: Any) -> TranslationScores:
-        phrases = self.corpus.held_out(split)
-        translations = self.predict([phrase.source for phrase in phrases], **decode)
-        scores = score_translations(
-            translations_text(translations),
-            [phrase.target for phrase in phrases],
-            self.recipe.data.lowercase,
-            sources=[phrase.source for phrase in phrases],
-        )
-        return scores.with_perplexity(self.perplexity(phrases))
+        return HeldOut(len(phrases), example)
 
     # Predicting
 
-    def predict(
-        self, sources: Sequence[str], prefixes: Sequence[str] | None = None, **decode: Any
-    ) -> list[Translation]:
-        """Translations in the order given. Keywords replace settings of the recipe's `decode` section."""
-        return list(self.answers(sources, prefixes, **decode))
+    def answers(self, examples: Sequence[Example[str]], options: TranslationOptions) -> Iterator[Translation]:
+        """What was given is checked before the first; weights must stay until the last."""
+        sources = [example.content for example in examples]
+        if options.engine == "ctranslate2":
+            from saccade.tasks.translation.export.engine import CTranslate2Engine
 
-    def answers(
-        self, sources: Sequence[str], prefixes: Sequence[str] | None = None, **decode: Any
-    ) -> Iterator[Translation]:
-        """The same, as they are found. What was given is checked before the first; weights must stay until the last."""
-        config = self.recipe.decode.with_changes(decode)
+            return CTranslate2Engine(self).answers(sources, options)
+        config = options.decode(self.recipe.decode)
         ids = self.encode(sources)
-        asked = None if prefixes is None else [prefix if ids[row] else "" for row, prefix in enumerate(prefixes)]
-        forced = None if asked is None else self.encode_targets(asked, known=True)
+        forced = self.encode_targets([options.prefix], known=True)[0] if options.prefix else None
         self.model.eval()
 
         @torch.no_grad()
         def search(rows: list[int]) -> list[list[Hypothesis]]:
-            if (
-                self.model.training
-            ):  # somebody trained it since the last answer; all parts are asked for no one's sake but theirs
+            if self.model.training:  # somebody trained it since the last answer
                 self.model.eval()
             memory, lengths = self.encoded([ids[row] for row in rows])
-            begin = None if forced is None else [forced[row] for row in rows]
+            begin = None if forced is None else [forced] * len(rows)
             return generate(self.stepper, memory, 2 * lengths + 20, config, begin, rows)
 
-        return self.in_words(sources, found_in_order([len(tokens) for tokens in ids], config.batch_size, search))
+        lengths = [len(tokens) for tokens in ids]
+        return self.in_words(sources, found_in_order(lengths, config.batch_size, search), config.best)
 
-    def in_words(self, sources: Sequence[str], found: Iterable[list[Hypothesis] | None]) -> Iterator[Translation]:
+    def translate(self, sources: Sequence[str], options: TranslationOptions | None = None) -> list[Translation]:
+        return list(self.answers([Example(source) for source in sources], options or TranslationOptions()))
+
+    def in_words(
+        self, sources: Sequence[str], outputs: Iterable[list[Hypothesis] | None], wanted: int = 1
+    ) -> Iterator[Translation]:
         """A translation of each source out of what was found for it. No words in, no words out: then the model was not asked."""
-        for source, hypotheses in zip(sources, found, strict=True):
+        writes = self.vocabularies.target
+        for source, hypotheses in zip(sources, outputs, strict=True):
             hypotheses = hypotheses or [Hypothesis([], 0.0, 0.0, True, [])]
-            texts = [as_line(self.vocabularies.target.decode(hypothesis.tokens)) for hypothesis in hypotheses]
-            yield Translation(source, texts[0], hypotheses, texts[1:])
-
-    @torch.no_grad()
-    def score(self, pairs: Sequence[tuple[str, str]]) -> list[Hypothesis]:
-        """log P(target | source) of given pairs, in all and per token, in the order given."""
-        self.model.eval()
-        for number, (source, target) in enumerate(pairs, start=1):
-            if target.strip() and not source.strip():
-                raise UserError(
-                    f"pair {number} of {len(pairs)} has a translation and nothing to translate: leave it out"
-                )
-        sources = self.encode([source for source, _ in pairs])
-        targets = self.encode_targets([target for _, target in pairs])
-        results: list[Hypothesis] = []
-        for start in range(0, len(pairs), self.recipe.decode.batch_size):
-            part = slice(start, start + self.recipe.decode.batch_size)
-            memory, lengths = self.encoded(sources[part])
-            begin = torch.full_like(lengths, BOS)
-            results += score_targets(self.stepper, memory, begin, *as_prefix(targets[part]), eos=EOS)
-        return results
+            texts = [as_line(writes.decode(hypothesis.tokens)) for hypothesis in hypotheses]
+            words = [word_probabilities(writes, hypothesis) for hypothesis in hypotheses]
+            yield Translation(source, texts[0], hypotheses, texts[1:], words, wanted)
 
     @property
     def stepper(self) -> Any:
@@ -279,17 +265,12 @@ class TranslationTask:
 
     def encode(self, sources: Sequence[str]) -> list[list[int]]:
         """Tokens of each source; one that is longer than the model was trained for is refused, never cut."""
-        for number, source in enumerate(sources, start=1):
-            if not isinstance(source, str):
-                raise UserError(
-                    f"sentence {number} of {len(sources)} is {source!r}: give text, a str for each sentence"
-                )
         ids = self.vocabularies.source.encode_batch([normalise(source) for source in sources])
-        for why in self._too_long(sources, ids).values():
-            raise TooLong(f"{why}: split it into shorter sentences")
+        for problem in self._too_long(sources, ids).values():
+            raise UserError(f"{problem}: split it into shorter sentences")
         return ids
 
-    def too_long(self, sources: Sequence[str]) -> dict[int, str]:
+    def problems(self, sources: Sequence[str]) -> Mapping[int, str]:
         """The rows of sources that are longer than the model was trained for, and what is to be said of each."""
         return self._too_long(sources, self.vocabularies.source.encode_batch([normalise(source) for source in sources]))
 
@@ -301,6 +282,18 @@ class TranslationTask:
             for row, tokens in enumerate(ids)
             if len(tokens) > most
         }
+
+    def unknown_words(self, texts: Sequence[str]) -> list[str]:
+        """A model that knows whole words, or characters, reads all others as one: then its answer may have nothing to do with them."""
+        vocabulary = self.vocabularies.source
+        if vocabulary.kind == "bpe":
+            return []
+        unknown: dict[str, None] = {}
+        for text, tokens in zip(texts, vocabulary.encode_batch(list(texts)), strict=True):
+            if UNK in tokens:
+                spelled = zip(vocabulary.spellings(text), tokens, strict=True)
+                unknown |= dict.fromkeys(word for word, token in spelled if token == UNK)
+        return list(unknown)
 
     def encode_targets(self, targets: Sequence[str], known: bool = False) -> list[list[int]]:
         """Tokens of given translations or their beginnings. `known`: all of them are words that the model can write."""
@@ -320,11 +313,42 @@ class TranslationTask:
                 )
         return ids
 
+    def given_target(self, text: str) -> tuple[str, list[int]]:
+        """A text on the target side and its tokens; too long a one is refused."""
+        text = normalise(text)
+        tokens = self.vocabularies.target.encode(text)
+        longest = max(self.recipe.decode.max_length, getattr(self.recipe.model, "max_length", 0) - 1)
+        if len(tokens) > longest:
+            raise UserError(
+                f"a translation of {len(tokens)} tokens was given, and at most {longest} are allowed: shorten it"
+            )
+        return text, tokens
+
     def encoded(self, ids: list[list[int]]) -> tuple[Any, Tensor]:
         """The sources as the model reads them, and their lengths with the end token."""
         batch = collate(TokenPairs.from_lists([(tokens, ()) for tokens in ids]), range(len(ids))).to(self.device)
         return self.stepper.encode(batch.source, batch.source_lengths), batch.source_lengths
 
+    # Looking inside, scoring, exporting
 
-def translations_text(translations: Sequence[Translation]) -> list[str]:
-    return [translation.text for translation in translations]
+    def look(self, example: Example[str], options: TranslationOptions) -> View:
+        from saccade.tasks.translation.look import look
+
+        return look(self, example, options.target, not options.subwords, options.only)
+
+    def questions(self) -> Sequence[Question[str]]:
+        return exploring.questions(self)
+
+    def stream(self) -> Stream[str] | None:
+        return exploring.stream(self)
+
+    def scorer(self) -> Scorer | None:
+        return evaluating.scorer(self)
+
+    def exports(self) -> Mapping[str, Export]:
+        from saccade.tasks.translation.export import exports
+
+        return exports(self)
+
+
+TASK = TranslationTask

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -23,9 +23,11 @@ from saccade.decoding import Hypothesis, score_targets
 from saccade.errors import UserError
 from saccade.tasks.translation.look import labelled
 from saccade.tasks.translation.searching import search, stepper_for
-from saccade.tasks.translation.task import TranslationTask
 from saccade.tasks.writing import as_prefix
 from saccade.views.maps import AttentionMap
+
+if TYPE_CHECKING:
+    from saccade.tasks.translation.task import TranslationTask
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class Outcome:
 
 @torch.no_grad()
 def what_if(
-    task: TranslationTask,
+    task: "TranslationTask",
     source: list[int],
     target: list[int],
     interventions: Sequence[Intervention],
@@ -79,7 +81,7 @@ def what_if(
 class ChangedSteps:
     """A decoder's steps with its attention changed. The state counts the tokens."""
 
-    def __init__(self, task: TranslationTask, interventions: Sequence[Intervention]):
+    def __init__(self, task: "TranslationTask", interventions: Sequence[Intervention]):
         self.model = task.model
         self.stepper = stepper_for(task, task.recipe.decode)
         self.interventions = interventions
@@ -140,7 +142,7 @@ def _in_order(changes: Sequence[Change]) -> Change:
 
 @torch.no_grad()
 def _replayed(
-    task: TranslationTask, source: list[int], hypothesis: Hypothesis, changed: ChangedSteps, words: bool
+    task: "TranslationTask", source: list[int], hypothesis: Hypothesis, changed: ChangedSteps, words: bool
 ) -> list[AttentionMap]:
     tokens = hypothesis.tokens
     with changed.always(), record_attention(task.model) as recorded:
@@ -150,7 +152,7 @@ def _replayed(
     return [labelled(name, recorded.joined(name)[0], source, tokens, vocabularies, words) for name in recorded]
 
 
-def _check(task: TranslationTask, source: list[int], target: list[int], intervention: Intervention) -> None:
+def _check(task: "TranslationTask", source: list[int], target: list[int], intervention: Intervention) -> None:
     modules = {name: module for name, module in task.model.named_modules() if isinstance(module, Attend)}
     if not modules:
         raise UserError("this model has no attention, so there is nothing to change: choose a run that attends")

@@ -20,14 +20,16 @@ CTranslate2 had seen enough (a narrow beam with a length penalty far above 1), a
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from saccade.data.text.tokenizer import EOS, PAD, SPECIAL, Vocabularies
 from saccade.decoding import Hypothesis
 from saccade.decoding.beam import length_divisor
 from saccade.errors import UserError
-from saccade.export.packages import require
-from saccade.tasks.translation.task import Translation, TranslationTask
+from saccade.packages import require
+
+if TYPE_CHECKING:
+    from saccade.tasks.translation.task import Translation, TranslationTask
 from saccade.tasks.writing import DecodeConfig, found_in_order
 
 PATIENCE, HASTE = 1.5, 1.0
@@ -79,7 +81,9 @@ class CTranslate2Search:
         self._target = vocabularies.target.vocabulary
         self._numbers = {name: number for number, name in enumerate(self._target)}
 
-    def translate(self, task: TranslationTask, sources: Sequence[str], config: DecodeConfig) -> Iterator[Translation]:
+    def translate(
+        self, task: "TranslationTask", sources: Sequence[str], config: DecodeConfig
+    ) -> "Iterator[Translation]":
         """Translations in the order given, as `TranslationTask.answers` gives them."""
         _require_possible(config)
         ids = task.encode(sources)

@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from saccade.export.packages import require
 from saccade.layers.feed_forward import FeedForward, GatedFeedForward
 from saccade.layers.transformer import PostNorm
 from saccade.models.transformer import Config, Transformer
+from saccade.packages import require
 
 POSITIONS = 1024  # rows of a table of sinusoids, or more where the recipe allows longer sentences
 

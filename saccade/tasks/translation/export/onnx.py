@@ -14,6 +14,7 @@ Axis legend: B batch, S source length, T target length, D model size, V vocabula
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -21,12 +22,15 @@ from torch import Tensor, nn
 from saccade.attention import padding
 from saccade.data.text.tokenizer import BOS, EOS
 from saccade.errors import UserError
-from saccade.export.directories import new_directory
-from saccade.export.guide import write_guide
-from saccade.export.onnx_graph import OPSET, PACKAGES, by_definition, check, open_graph, write_graph
-from saccade.export.packages import require
+from saccade.files import new_directory
+from saccade.layers.onnx_graph import OPSET, PACKAGES, check, open_graph, write_graph
+from saccade.layers.operations import by_definition
 from saccade.models.transformer import Encoded, Transformer
-from saccade.runs.run import Run
+from saccade.packages import require
+from saccade.tasks.translation.export.guide import write_guide
+
+if TYPE_CHECKING:
+    from saccade.tasks.translation.task import TranslationTask
 
 
 @dataclass(frozen=True)
@@ -76,32 +80,28 @@ AXES = {
 }
 
 
-def export_onnx(run: Run, directory: str | Path) -> ExportedGraphs:
-    """Writes the run's model into a new directory: a Transformer as encoder.onnx and decoder.onnx, an image model as model.onnx."""
+def export_onnx(task: "TranslationTask", directory: str | Path) -> ExportedGraphs:
+    """Writes the run's model into a new directory: encoder.onnx and decoder.onnx."""
     for package in PACKAGES:
         require(package)
-    if run.recipe.task == "image_classes":
-        from saccade.export.images_to_onnx import export_image_model
-
-        return ExportedGraphs(Path(directory), export_image_model(run, Path(directory)))
-    model = by_definition(_exportable(run))
+    model = by_definition(_exportable(task))
     with new_directory(Path(directory)) as aside:
         source, lengths, target = _example(model, rows=3, source_length=7, target_length=6)
         encoder, decoder = Encoder(model).eval(), Decoder(model).eval()
         write_graph(encoder, (source, lengths), aside / "encoder.onnx", encoder.inputs, encoder.outputs, AXES)
         example = (encoder(source, lengths), lengths, target)
         write_graph(decoder, example, aside / "decoder.onnx", decoder.inputs, decoder.outputs, AXES)
-        difference = _checked_difference(model, aside, _longest(run))
-        write_guide(run, aside, _README, {"format": "onnx", "opset": OPSET, "difference": difference})
+        difference = _checked_difference(model, aside, _longest(task))
+        write_guide(task, aside, _README, {"format": "onnx", "opset": OPSET, "difference": difference})
     return ExportedGraphs(Path(directory), difference)
 
 
-def _exportable(run: Run) -> Transformer:
-    model = getattr(run.task, "model", None)
+def _exportable(task: "TranslationTask") -> Transformer:
+    model = task.model
     if not isinstance(model, Transformer):
-        name = run.recipe.to_dict()["model"]["name"]
+        name = task.recipe.to_dict()["model"]["name"]
         raise UserError(
-            f"the model of {run.path} is {name}, and a graph can be made of a translation Transformer (a recurrent model takes its "
+            f"the model is {name}, and a graph can be made of a translation Transformer (a recurrent model takes its "
             "steps in a loop as long as the target, whose length torch.export cannot leave open): use it with torch"
         )
     return model
@@ -110,9 +110,9 @@ def _exportable(run: Run) -> Transformer:
 # The check
 
 
-def _longest(run: Run) -> tuple[int, int]:
+def _longest(task: "TranslationTask") -> tuple[int, int]:
     """The most tokens that a source and a target can have here, their end or begin token included."""
-    return run.recipe.data.max_length + 1, run.recipe.decode.max_length
+    return task.recipe.data.max_length + 1, task.recipe.decode.max_length
 
 
 def _checked_difference(model: Transformer, directory: Path, longest: tuple[int, int]) -> float:

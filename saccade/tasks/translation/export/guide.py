@@ -2,10 +2,12 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from saccade.data.text.tokenizer import BOS, EOS, PAD, SPECIAL, Kind
-from saccade.runs.run import Run
+
+if TYPE_CHECKING:
+    from saccade.tasks.translation.task import TranslationTask
 
 _JOINED: dict[Kind, str] = {  # text from the target's `pieces`, in the README's program
     "bpe": "tokenizers.decoders.ByteLevel().decode(pieces).strip()",
@@ -14,10 +16,10 @@ _JOINED: dict[Kind, str] = {  # text from the target's `pieces`, in the README's
 }
 
 
-def write_guide(run: Run, directory: Path, readme: str, facts: dict[str, Any]) -> None:
+def write_guide(task: "TranslationTask", directory: Path, readme: str, facts: dict[str, Any]) -> None:
     """`readme` is a template; it may ask for all that is in `values` below."""
-    vocabularies, decode = run.task.vocabularies, run.recipe.decode
-    longest = {"longest_source": run.recipe.data.max_length, "longest_target": decode.max_length}
+    vocabularies, decode = task.vocabularies, task.recipe.decode
+    longest = {"longest_source": task.recipe.data.max_length, "longest_target": decode.max_length}
     values = {"beam": decode.beam, "joined": _JOINED[vocabularies.target.kind], **longest}
     values |= {"bos": BOS, "eos": EOS, "pad": SPECIAL[PAD]}
     vocabularies.save(directory / "tokenizer.json")

@@ -10,7 +10,7 @@ translations are compared with torch's, and how many are the same is reported.
 import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -19,12 +19,15 @@ from saccade.data.text.batching import collate
 from saccade.data.text.shards import TokenPairs
 from saccade.data.text.tokenizer import BOS, EOS, SPECIAL, UNK
 from saccade.errors import ConfigError, UserError
-from saccade.export.ctranslate2_model import specification
-from saccade.export.ctranslate2_search import CTranslate2Search
-from saccade.export.directories import new_directory
-from saccade.export.guide import write_guide
+from saccade.files import new_directory
 from saccade.models.transformer import Transformer
-from saccade.runs.run import Run
+from saccade.tasks.translation.export.guide import write_guide
+from saccade.tasks.translation.export.search import CTranslate2Search
+from saccade.tasks.translation.export.specification import specification
+from saccade.tasks.translation.options import TranslationOptions
+
+if TYPE_CHECKING:
+    from saccade.tasks.translation.task import TranslationTask
 
 Quantization = Literal[
     "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16", "float16", "bfloat16", "float32"
@@ -50,21 +53,21 @@ class Exported:
         )
 
 
-def export_ctranslate2(run: Run, directory: str | Path, quantization: str | None = None) -> Exported:
+def export_ctranslate2(task: "TranslationTask", directory: str | Path, quantization: str | None = None) -> Exported:
     """Writes the run's model into a new directory; `quantization` None keeps single precision."""
     if quantization is not None and quantization not in get_args(Quantization):
         allowed = ", ".join(get_args(Quantization))
         raise ConfigError(f"there is no quantization {quantization!r}; choose one of {allowed}, or none")
-    require_exportable(run)
+    require_exportable(task)
     with new_directory(Path(directory)) as aside:
-        _write_model(run, aside / "float32", None)
-        difference = _checked_difference(run, aside / "float32")
+        _write_model(task, aside / "float32", None)
+        difference = _checked_difference(task, aside / "float32")
         shutil.rmtree(aside / "float32")
-        _write_model(run, aside, quantization)
-        same, sentences = _agreement(run, aside, is_quantised(quantization))
+        _write_model(task, aside, quantization)
+        same, sentences = _agreement(task, aside, is_quantised(quantization))
         exported = Exported(Path(directory), quantization or "float32", difference, sentences, same)
         facts = {name: value for name, value in asdict(exported).items() if name != "path"}
-        write_guide(run, aside, _README, {"format": "ctranslate2", **facts})
+        write_guide(task, aside, _README, {"format": "ctranslate2", **facts})
     return exported
 
 
@@ -72,25 +75,23 @@ def is_quantised(quantization: str | None) -> bool:
     return quantization not in (None, "float32")
 
 
-def require_exportable(run: Run) -> None:
-    model = getattr(run.task, "model", None)
+def require_exportable(task: "TranslationTask") -> None:
+    model = task.model
     can = "CTranslate2 can run translation Transformers with scaled-dot attention"
     if not isinstance(model, Transformer):
-        name = run.recipe.to_dict()["model"]["name"]
-        raise UserError(f"the model of {run.path} is {name}, and {can}: use it with torch")
-    if run.recipe.model.score != "scaled-dot":
-        raise UserError(
-            f"the attention score of {run.path} is {run.recipe.model.score}, and {can}: use torch, or export to ONNX"
-        )
+        name = task.recipe.to_dict()["model"]["name"]
+        raise UserError(f"the model is {name}, and {can}: use it with torch")
+    if task.recipe.model.score != "scaled-dot":
+        raise UserError(f"the attention score is {task.recipe.model.score}, and {can}: use torch, or export to ONNX")
 
 
 # The model
 
 
-def _write_model(run: Run, directory: Path, quantization: str | None) -> None:
+def _write_model(task: "TranslationTask", directory: Path, quantization: str | None) -> None:
     directory.mkdir(exist_ok=True)
-    spec = specification(run.task.model, run.recipe.model, _positions_needed(run))
-    vocabularies = run.task.vocabularies
+    spec = specification(task.model, task.recipe.model, _positions_needed(task))
+    vocabularies = task.vocabularies
     spec.register_source_vocabulary(vocabularies.source.vocabulary)
     spec.register_target_vocabulary(vocabularies.target.vocabulary)
     spec.config.unk_token = SPECIAL[UNK]
@@ -103,18 +104,18 @@ def _write_model(run: Run, directory: Path, quantization: str | None) -> None:
     spec.save(str(directory))
 
 
-def _positions_needed(run: Run) -> int:
-    return max(run.recipe.data.max_length, run.recipe.decode.max_length) + 1  # the end or begin token
+def _positions_needed(task: "TranslationTask") -> int:
+    return max(task.recipe.data.max_length, task.recipe.decode.max_length) + 1  # the end or begin token
 
 
 # The check
 
 
-def _checked_difference(run: Run, directory: Path) -> float:
+def _checked_difference(task: "TranslationTask", directory: Path) -> float:
     """The largest difference to torch of a token's log-probability in single precision; too large a one is an error."""
-    pairs = _pairs(run)
-    theirs = CTranslate2Search(directory, run.task.vocabularies, compute_type="float32").log_probs(pairs)
-    ours = [_log_probs(run.task.model, pair) for pair in pairs]
+    pairs = _pairs(task)
+    theirs = CTranslate2Search(directory, task.vocabularies, compute_type="float32").log_probs(pairs)
+    ours = [_log_probs(task.model, pair) for pair in pairs]
     difference = max(float(np.abs(np.subtract(one, other)).max()) for one, other in zip(ours, theirs, strict=True))
     if not difference <= TOLERANCE:
         raise UserError(
@@ -124,13 +125,13 @@ def _checked_difference(run: Run, directory: Path) -> float:
     return difference
 
 
-def _pairs(run: Run) -> list[tuple[list[int], list[int]]]:
+def _pairs(task: "TranslationTask") -> list[tuple[list[int], list[int]]]:
     """A few held-out pairs, the shortest that can be, and one that is as long as the model allows."""
-    vocabularies, longest = run.task.vocabularies, run.recipe.data.max_length
-    phrases = run.task.corpus.valid[:8]
+    vocabularies, longest = task.vocabularies, task.recipe.data.max_length
+    phrases = task.corpus.valid[:8]
     pairs = [(vocabularies.source.encode(each.source), vocabularies.target.encode(each.target)) for each in phrases]
     draw = np.random.default_rng(1)
-    for source_length, target_length in ((1, 0), (longest, min(longest, run.recipe.decode.max_length - 1))):
+    for source_length, target_length in ((1, 0), (longest, min(longest, task.recipe.decode.max_length - 1))):
         source = draw.integers(UNK, len(vocabularies.source), source_length).tolist()
         pairs.append((source, draw.integers(UNK, len(vocabularies.target), target_length).tolist()))
     return pairs
@@ -146,13 +147,14 @@ def _log_probs(model: Any, pair: tuple[list[int], list[int]]) -> list[float]:
     return chosen
 
 
-def _agreement(run: Run, directory: Path, quantised: bool) -> tuple[int, int]:
+def _agreement(task: "TranslationTask", directory: Path, quantised: bool) -> tuple[int, int]:
     """Of how many held-out sentences both give the same translation, with the recipe's beam."""
-    config = run.recipe.decode.with_changes({"search": "beam", "best": 1, "coverage_penalty": 0.0})
-    sources = [phrase.source for phrase in run.task.corpus.valid[:COMPARED]]
-    ours = run.predict(sources, **config.model_dump())
-    engine = CTranslate2Search(directory, run.task.vocabularies, hasty=quantised)
-    theirs = engine.translate(run.task, sources, config)
+    config = task.recipe.decode.with_changes({"search": "beam", "best": 1, "coverage_penalty": 0.0})
+    sources = [phrase.source for phrase in task.corpus.valid[:COMPARED]]
+    beam = {"beam": config.beam, "length_penalty": config.length_penalty}
+    ours = task.translate(sources, TranslationOptions(search="beam", coverage_penalty=0.0, **beam))
+    engine = CTranslate2Search(directory, task.vocabularies, hasty=quantised)
+    theirs = engine.translate(task, sources, config)
     same = sum(one.hypotheses[0].tokens == other.hypotheses[0].tokens for one, other in zip(ours, theirs, strict=True))
     return same, len(sources)
 

@@ -8,22 +8,25 @@ checked with onnxruntime, in other batches than the one it was made from.
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from saccade.errors import UserError
-from saccade.export.directories import new_directory
-from saccade.export.onnx_graph import OPSET, by_definition, check, open_graph, write_graph
-from saccade.models.glimpse import GlimpseNetwork
-from saccade.runs.run import Run
-from saccade.tasks.image_classes.task import ImageClassTask
+from saccade.files import new_directory
+from saccade.layers.onnx_graph import OPSET, PACKAGES, check, open_graph, write_graph
+from saccade.layers.operations import by_definition
+from saccade.packages import require
+
+if TYPE_CHECKING:
+    from saccade.tasks.image_classes.task import ImageClassTask
 
 
 class FromBytes(nn.Module):
     """The model with everything between a decoded image and the probability of its classes."""
 
-    def __init__(self, task: ImageClassTask):
+    def __init__(self, task: "ImageClassTask"):
         super().__init__()
         self.model = by_definition(task.model)
         self.standardise = task.standardise
@@ -33,13 +36,12 @@ class FromBytes(nn.Module):
         return logits.log_softmax(-1)
 
 
-def export_image_model(run: Run, directory: Path) -> float:
-    """Writes into a new directory; gives the largest difference to torch of a log-probability."""
-    task: ImageClassTask = run.task
-    if isinstance(task.model, GlimpseNetwork):
-        raise UserError(
-            f"the model of {run.path} is a glimpse network, which chooses where to look step by step: use it with torch"
-        )
+def export_onnx(task: "ImageClassTask", directory: Path) -> str:
+    """Writes into a new directory; says how far log-probabilities are from torch's at most."""
+    for package in PACKAGES:
+        require(package)
+    if task.glimpses is not None:
+        raise UserError("the model is a glimpse network, which chooses where to look step by step: use it with torch")
     model = FromBytes(task).eval()
     with new_directory(directory) as aside:
         axes = {"images": {0: "batch"}}
@@ -67,11 +69,11 @@ def export_image_model(run: Run, directory: Path) -> float:
             resampling=shape.resampling.upper(),
         )
         (aside / "README.txt").write_text(text, encoding="utf-8")
-    return difference
+    return f"{directory}: log-probabilities differ from torch's by at most {difference:.0e}"
 
 
 @torch.no_grad()
-def _difference(model: FromBytes, task: ImageClassTask, path: Path) -> float:
+def _difference(model: FromBytes, task: "ImageClassTask", path: Path) -> float:
     session = open_graph(path)
     apart = []
     for count in (1, 5):
@@ -81,7 +83,7 @@ def _difference(model: FromBytes, task: ImageClassTask, path: Path) -> float:
     return max(apart)
 
 
-def _pictures(task: ImageClassTask, count: int) -> Tensor:
+def _pictures(task: "ImageClassTask", count: int) -> Tensor:
     draw = torch.Generator().manual_seed(count)
     return torch.randint(256, (count, *task.shape.sizes), generator=draw, dtype=torch.uint8)
 

@@ -4,31 +4,18 @@ import logging
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from copy import deepcopy
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from saccade.attention import Attend, Route
 from saccade.errors import UserError
-from saccade.export.packages import require
+from saccade.packages import require
 
 TOLERANCE = 1e-4  # of a log-probability
 OPSET = 18
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
-
-Model = TypeVar("Model", bound=nn.Module)
-
-
-def by_definition(model: Model) -> Model:
-    """A copy on the CPU that attends by the explicit route; the model in use keeps its own."""
-    copied = deepcopy(model).cpu().float().eval().requires_grad_(False)
-    for module in copied.modules():
-        if isinstance(module, Attend):
-            module.route = Route.EXPLICIT
-    return copied
 
 
 def write_graph(

@@ -1,0 +1,136 @@
+"""What a request may hold: derived from what each run reads and from what its task says may be asked.
+
+A body names a run (unless one is served only), an input (`text`, `image`, ...) and options. `/api/predict` also takes a list of inputs.
+"""
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from annotated_types import Le
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic.fields import FieldInfo
+
+from saccade.config.options import Command, Options, extra_of, options_for
+from saccade.config.recipe import Config
+from saccade.errors import UserError
+from saccade.runs.run import Run
+from saccade.serve.limits import Limits
+from saccade.tasks.task import Example
+
+_MOST_KEYS = 60  # of a body: more are an attack, and each would be told in an error of its own
+
+
+class FigureFields(Config):
+    format: str = Field("png", pattern="^(png|svg|pdf)$", description="png, svg or pdf")
+    head: int | None = Field(None, ge=0, le=1000, description="one head; all of them unless given")
+
+
+@dataclass(frozen=True)
+class Body:
+    """The fields of a request to one run, for one question."""
+
+    run: Run
+    model: type[BaseModel]
+    command: Command | None = None  # whose options are among the fields
+    extra: type[Config] | None = None  # further fields
+
+    @classmethod
+    def of(cls, name: str, run: Run, command: Command | None, extra: type[Config] | None = None) -> "Body":
+        fields: dict[str, tuple[Any, FieldInfo]] = {}
+        for kind in (run.task.input.fields, extra):
+            if kind is not None:
+                fields |= {field_name: (field.annotation, field) for field_name, field in kind.model_fields.items()}
+        if command is not None:
+            options = options_for(run.task.options(run.recipe), command)
+            fields |= {field_name: (field.annotation, _served(field)) for field_name, field in options.items()}
+            fields = {field_name: field for field_name, field in fields.items() if not _is_path(field[1])}
+        run_name = Field(None, description="a name from /api/runs; may be left out where one run is served only")
+        model = create_model(  # type: ignore[call-overload]
+            name,
+            __config__=ConfigDict(extra="forbid", allow_inf_nan=False, protected_namespaces=()),
+            run=(str | None, run_name),
+            **fields,
+        )
+        return cls(run, model, command, extra)
+
+    def read(self, body: Mapping[str, Any], limits: Limits) -> "Question":
+        values = _validated(self.model, body)
+        for name, value in values.items():
+            if isinstance(value, str) and name not in ("run", *self.run.task.input.fields.model_fields):
+                _require_short(name, value, limits)
+        example = self.run.task.input.from_json(_only(self.run.task.input.fields, values), limits)
+        options = None
+        if self.command is not None:
+            named = options_for(self.run.task.options(self.run.recipe), self.command)
+            given = {name: value for name, value in values.items() if name in named}
+            options = self.run.options(self.command, given, "`{}`")
+        return Question(example, options, None if self.extra is None else _only(self.extra, values))
+
+
+@dataclass(frozen=True)
+class Question:
+    example: Example[Any]
+    options: Options | None
+    fields: Any = None  # an instance of the body's `extra`
+
+
+def several(body: Mapping[str, Any], run: Run, limits: Limits) -> Sequence[Mapping[str, Any]] | None:
+    """A body for each input, where the inputs are a list; None where there is one."""
+    for name in run.task.input.fields.model_fields:
+        if isinstance(body.get(name), list):
+            inputs = body[name]
+            if not 1 <= len(inputs) <= limits.batch:
+                raise UserError(
+                    f"`{name}` is a list of {len(inputs)}, and 1 to {limits.batch} are allowed: send fewer at a time"
+                )
+            return [{**body, name: value} for value in inputs]
+    return None
+
+
+def _only(kind: type[Config], values: Mapping[str, Any]) -> Config:
+    return kind.model_validate({name: value for name, value in values.items() if name in kind.model_fields})
+
+
+def _validated(model: type[BaseModel], body: Mapping[str, Any]) -> dict[str, Any]:
+    if len(body) > _MOST_KEYS:
+        raise UserError(f"the body has {len(body):,} fields, and {_MOST_KEYS} are allowed: see /docs for what there is")
+    try:
+        return model.model_validate(body).model_dump(exclude_unset=True)
+    except ValidationError as error:
+        raise UserError(_sentence(error, model)) from None
+
+
+def _sentence(error: ValidationError, model: type[BaseModel]) -> str:
+    first = error.errors(include_url=False, include_input=False)[0]
+    place = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        near = get_close_matches(place, model.model_fields, n=1, cutoff=0.4)
+        hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(model.model_fields)}"
+        return f"Unknown field `{place[:80]}`; {hint}"
+    if first["type"] == "missing":
+        return f"`{place}` is missing: see /docs for what is needed"
+    return f"`{place}` is wrong ({first['msg']}): see /docs for what is allowed"
+
+
+def _require_short(name: str, value: str, limits: Limits) -> None:
+    if len(value) > limits.characters:
+        raise UserError(
+            f"the {name} has {len(value):,} characters, and {limits.characters:,} are allowed: split it into sentences"
+        )
+
+
+def _served(field: FieldInfo) -> FieldInfo:
+    most = extra_of(field, "most_served")
+    if most is None:
+        return field
+    limited = copy(field)
+    limited.metadata = [*field.metadata, Le(most)]
+    return limited
+
+
+def _is_path(field: FieldInfo) -> bool:
+    """A request never names a file."""
+    return "Path" in str(field.annotation)
