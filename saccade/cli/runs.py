@@ -151,7 +151,7 @@ def look(
 ) -> None:
     """Draw what the model attended to. `saccade look RUN --help` lists what this run takes."""
     import saccade as library
-    from saccade.views.view import PICTURES, require_ending
+    from saccade.views.document import PICTURES, require_ending
 
     require_ending(out)
     loaded = library.load(run)

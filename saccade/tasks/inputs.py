@@ -18,7 +18,7 @@ from saccade.data.images.store import AnyImage, name_of, open_store, pixels_of
 from saccade.data.text.pairs import decoded_lines
 from saccade.errors import UserError
 from saccade.tasks.task import Example, Limits, Typed
-from saccade.views.view import data_address
+from saccade.views.axes import data_address
 
 _NAMED = 10  # lines left empty and unknown words are named one by one up to here
 _SUGGESTIONS = 6

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from saccade.config.options import Options
 from saccade.config.recipe import Config, Recipe
-from saccade.data.images.splits import SplitName
+from saccade.data.images.splits import SplitName as SplitName
 from saccade.errors import UserError
 from saccade.views.view import View
 

@@ -1,6 +1,5 @@
 """What tasks that write words share: the `decode` section of a recipe, the options of a search, the search itself, and what it wrote."""
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from saccade.attention import Attend, record_attention
 from saccade.config.errors import Sources, sentences, together
 from saccade.config.options import Options, option
 from saccade.config.recipe import Config
-from saccade.data.text.tokenizer import BOS, EOS, PAD, Tokenizer
+from saccade.data.text.tokenizer import BOS, EOS, PAD
 from saccade.decoding import BeamConfig, Hypothesis, Prefix, SamplingConfig, beam_search, greedy_search, sample
 from saccade.errors import UserError
 from saccade.layers.plain_steps import Kept, weights_stay
@@ -149,27 +148,19 @@ class Written:
         return {"source": self.source, self.called: outputs}
 
 
-END, BEGIN = "<end>", "<begin>"  # the special tokens under names for people
 _ROLES: dict[str, Axis] = {role: Tokens((role,)) for role in ("source", "cells", "target", "target_before")}
+
+
+def roles(model: Any, name: str) -> tuple[str, str]:
+    """What stands along both sides of an attention, by the name of the axis ("target", "source"), as the model says."""
+    queries, keys = model.attention_axes(name, _ROLES)
+    return queries.labels[0], keys.labels[0]
 
 
 def looks_at(model: Any, queries: str, keys: str) -> list[str]:
     """The attention modules that look from one axis of the model at another ("target" at "source"), by what the model says of them."""
-    wanted = (_ROLES[queries], _ROLES[keys])
     names = [name for name, module in model.named_modules() if isinstance(module, Attend)]
-    return [name for name in names if model.attention_axes(name, _ROLES) == wanted]
-
-
-def word_probabilities(tokenizer: Tokenizer, hypothesis: Hypothesis) -> tuple[Word, ...]:
-    """Every word with the product of its pieces' probabilities, the end included where it was reached; none where they are not known."""
-    if hypothesis.token_log_probs is None:
-        return ()
-    tokens = [*hypothesis.tokens, EOS] if hypothesis.finished else hypothesis.tokens
-    words = [END if word == "<eos>" else word for word in tokenizer.words(tokens)]
-    log_probs = [0.0] * len(words)
-    for group, value in zip(tokenizer.word_groups(tokens), hypothesis.token_log_probs, strict=False):
-        log_probs[group] += value
-    return tuple(Word(word, math.exp(value)) for word, value in zip(words, log_probs, strict=True))
+    return [name for name in names if roles(model, name) == (queries, keys)]
 
 
 def generate(

@@ -18,31 +18,38 @@ from typing import Any
 from saccade.errors import UserError
 from saccade.files import replacing
 
-ENDINGS = (".png", ".svg", ".html", ".json")
-PICTURES = ENDINGS[:2]
+ENDINGS = (".png", ".svg", ".pdf", ".html", ".json")
+PICTURES = ENDINGS[:3]
 
 
 def write_by_ending(
     path: str | Path,
     png: Callable[[], bytes],
     svg: Callable[[], bytes],
+    pdf: Callable[[], bytes],
     html: Callable[[], str],
     values: Callable[[], dict[str, Any]],
 ) -> None:
-    """A picture (.png, .svg), a page (.html) or data (.json). Missing directories are made."""
+    """A picture (.png, .svg, .pdf), a page (.html) or data (.json). Missing directories are made."""
     path = Path(path)
     writers: dict[str, Callable[[], bytes]] = {
         ".png": png,
         ".svg": svg,
+        ".pdf": pdf,
         ".html": lambda: html().encode("utf-8", "replace"),
         ".json": lambda: json.dumps(values(), ensure_ascii=False).encode("utf-8", "replace"),
     }
-    ending = path.suffix.lower()
-    if ending not in writers:
-        raise UserError(f"cannot write {str(path)!r}: the name must end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
-    content = writers[ending]()
+    content = writers[require_ending(path)]()
     with replacing(path) as aside:
         aside.write_bytes(content)
+
+
+def require_ending(path: Path) -> str:
+    """The ending of a name that a view can be written under."""
+    ending = path.suffix.lower()
+    if ending not in ENDINGS:
+        raise UserError(f"cannot write {str(path)!r}: the name must end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
+    return ending
 
 
 def filled(template: str, title: str, data: Any) -> str:

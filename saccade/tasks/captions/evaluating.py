@@ -21,7 +21,8 @@ from saccade.tasks.task import Example
 from saccade.tasks.writing import looks_at
 
 if TYPE_CHECKING:
-    from saccade.tasks.captions.task import CaptionOptions, CaptionTask
+    from saccade.tasks.captions.options import CaptionOptions
+    from saccade.tasks.captions.task import CaptionTask
 
 _REPLAYED = 500  # validation images by which the layer that points best is chosen
 

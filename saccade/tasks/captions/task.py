@@ -18,10 +18,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor
 
-from saccade.config.options import option
 from saccade.config.recipe import Config as BaseConfig
 from saccade.config.recipe import Recipe
 from saccade.data.captions import dataset as caption_data
@@ -39,6 +38,7 @@ from saccade.layers.cross_entropy import linear_cross_entropy
 from saccade.metrics.captions import CaptionScores, score_captions
 from saccade.models.shapes import Shapes
 from saccade.tasks.captions import evaluating
+from saccade.tasks.captions.options import CaptionOptions
 from saccade.tasks.held_out import HeldOut
 from saccade.tasks.inputs import Image
 from saccade.tasks.task import (
@@ -52,14 +52,13 @@ from saccade.tasks.task import (
     device,
     trainable,
 )
+from saccade.tasks.words import words_of
 from saccade.tasks.writing import (
     DecodeConfig,
-    SearchOptions,
     Written,
     as_prefix,
     generate,
     looks_at,
-    word_probabilities,
 )
 from saccade.views.view import View
 
@@ -78,23 +77,6 @@ class Config(BaseConfig):
     data: CaptionsConfig
     objective: ObjectiveConfig
     decode: DecodeConfig
-
-
-class CaptionOptions(SearchOptions):
-    data: Path | None = option(
-        None, "evaluate", "other images instead: a folder or zip of them, whose captions --reference names"
-    )
-    reference: Path | None = option(None, "evaluate", "the captions of the images of --data, as training reads them")
-    target: str | None = option(None, "look", "a given caption instead of the model's own")
-    only: str | None = option(
-        None, "look", "attention modules to show with all of their heads, by pattern", max_length=200
-    )
-
-    @model_validator(mode="after")
-    def _data_has_references(self) -> "CaptionOptions":
-        if (self.data is None) != (self.reference is None):
-            raise ValueError("data and reference go together: give the images and the file with their captions")
-        return self
 
 
 class Caption(Written):
@@ -277,7 +259,7 @@ class CaptionTask(Trained[AnyImage, CaptionOptions]):
 
     def in_words(self, source: str, hypotheses: list[Hypothesis], wanted: int = 1) -> Caption:
         texts = [self.vocabulary.decode(hypothesis.tokens).strip() for hypothesis in hypotheses]
-        words = [word_probabilities(self.vocabulary, hypothesis) for hypothesis in hypotheses]
+        words = [words_of(self.vocabulary, hypothesis) for hypothesis in hypotheses]
         return Caption(source, texts[0], hypotheses, texts[1:], words, wanted)
 
     @torch.no_grad()

@@ -28,8 +28,8 @@ from saccade.tasks.translation import what_if as changing
 from saccade.tasks.translation.calculation import CalculationFields, calculate
 from saccade.tasks.translation.evaluating import score
 from saccade.tasks.translation.searching import room, search
-from saccade.tasks.writing import END, generate, word_probabilities
-from saccade.views.view import map_to_dict
+from saccade.tasks.words import END, words_of
+from saccade.tasks.writing import generate
 
 if TYPE_CHECKING:
     from saccade.tasks.translation.task import TranslationTask
@@ -254,7 +254,7 @@ def what_if(task: "TranslationTask", text: str, fields: WhatIfFields) -> Json:
     outcome = changing.what_if(task, source, target, interventions, fields.words)
     (scored,) = score(task, [(text, before_text)])
     writes = task.vocabularies.target
-    before, after = ([asdict(word) for word in word_probabilities(writes, one)] for one in (scored, outcome.hypothesis))
+    before, after = ([asdict(word) for word in words_of(writes, one)] for one in (scored, outcome.hypothesis))
     _mark_changes(before, after)
     return {
         "source": text,
@@ -265,7 +265,7 @@ def what_if(task: "TranslationTask", text: str, fields: WhatIfFields) -> Json:
             "finished": outcome.hypothesis.finished,
             "words": after,
         },
-        "maps": [map_to_dict(attention, digits=5) for attention in outcome.maps],
+        "maps": [attention.to_dict(digits=5) for attention in outcome.maps],
     }
 
 

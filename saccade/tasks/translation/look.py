@@ -7,7 +7,7 @@ decoding itself never carries weights. Rows of a map are the words being written
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -19,39 +19,75 @@ from saccade.data.text.shards import TokenPairs
 from saccade.data.text.tokenizer import BOS, EOS, Tokenizer
 from saccade.errors import UserError
 from saccade.metrics.alignment import corpus_alignment_error_rate, hard_alignment
+from saccade.tasks.task import Example
+from saccade.tasks.translation.evaluating import score
+from saccade.tasks.words import BEGIN, END, words_of
+from saccade.tasks.writing import looks_at, roles
 from saccade.views.axes import Tokens
 from saccade.views.maps import AttentionMap
 from saccade.views.merging import merge_words
+from saccade.views.overview import overview, panels
+from saccade.views.view import View
 
 if TYPE_CHECKING:
-    from saccade.tasks.translation.task import TranslationTask
+    from saccade.tasks.translation.task import Translation, TranslationTask
 
-END, BEGIN = "<end>", "<begin>"
+TRANSLATION, SOURCE = "translation", "source"  # the titles of the two sides
 TokenPair = tuple[list[int], list[int]]
 
 
 def look(
-    task: "TranslationTask", source: str, target: str | None = None, words: bool = True, only: str = "*"
-) -> list[AttentionMap]:
-    """The maps of the attention modules whose name matches, for a sentence and its translation, by default the model's own."""
+    task: "TranslationTask",
+    example: Example[str],
+    target: str | None = None,
+    words: bool = True,
+    only: str | None = None,
+) -> View:
+    """The attention modules whose name matches, for a sentence and its translation, by default the model's own. Unless modules are named, a
+    picture of very many shows an overview."""
+    source = example.content
     if not source.strip():
         raise UserError("an empty sentence was given: there is nothing to look at; give some words")
-    pair = _tokens_of(task, source, target)
-    maps = replay_tokens(task, [pair], only, words)[0]
-    if not maps:
-        names = [each.name for each in replay_tokens(task, [pair])[0]]
-        if names:
-            raise UserError(f"no attention of this model matches {only!r}: it has {', '.join(names)}")
-        raise UserError("this model has no attention to look at (model.attention is none): train one that attends")
-    return maps
+    answer = _answer(task, source, target)
+    hypothesis = answer.hypotheses[0]
+    pair = (task.encode([source])[0], hypothesis.tokens)
+    maps = tuple(replay_tokens(task, [pair], only or "*", words)[0])
+    if not maps and only is not None:
+        raise UserError(_why_none(replay_tokens(task, [pair])[0], only))
+    summary = tuple(overview(maps)) if maps and only is None else ()
+    drawn, all_panels = sum(map(panels, summary or maps)), sum(map(panels, maps))
+    hint = f"shows {drawn} averages of {all_panels} panels: --only '*' draws every layer and head, and .html holds them all"
+    return View(
+        title=source,
+        maps=maps,
+        text=answer.text,
+        answer=answer.to_dict(),
+        truth=example.truth,
+        words=words_of(task.vocabularies.target, hypothesis),
+        summary=summary if drawn < all_panels else (),
+        hint=(hint if drawn < all_panels else "") if maps else _why_none((), None),
+        first=0 if only is not None else next((n for n, each in enumerate(maps) if each.key_title == SOURCE), 0),
+        details={"source": source, "log_prob": hypothesis.log_prob},
+    )
 
 
-def _tokens_of(task: "TranslationTask", source: str, target: str | None) -> TokenPair:
-    """What the model read, and what it wrote: its text might be cut into other tokens than those it chose."""
-    (read,) = task.encode([source])
-    if target is not None:
-        return read, task.encode_targets([target])[0]
-    return read, task.predict([source])[0].hypotheses[0].tokens
+def _answer(task: "TranslationTask", source: str, target: str | None) -> "Translation":
+    """What the model wrote, as the tokens that it chose (its text might be cut into others), or a given translation."""
+    if target is None:
+        return task.translate([source])[0]
+    text, _ = task.given_target(target)
+    (scored,) = score(task, [(source, text)])
+    return next(task.in_words([source], [[scored]]))
+
+
+def _why_none(maps: Sequence[AttentionMap], only: str | None) -> str:
+    if maps:
+        return f"no attention of this model matches {only!r}: it has {', '.join(attention.name for attention in maps)}"
+    return "this model has no attention to look at (model.attention is none): train one that attends"
+
+
+def _tokens_of(task: "TranslationTask", source: str, target: str) -> TokenPair:
+    return task.encode([source])[0], task.encode_targets([target])[0]
 
 
 def replay(
@@ -68,14 +104,13 @@ def replay_tokens(
 ) -> list[list[AttentionMap]]:
     """The same for tokens."""
     task.model.eval()
-    tokenizers = task.vocabularies
     batch = collate(TokenPairs.from_lists(ids), range(len(ids))).to(task.device)
     with record_attention(task.model, _Matching(only)) as recorded:
         encoded = task.model.encode(batch.source, batch.source_lengths)  # type: ignore[operator]
         task.model.read(encoded, batch.target_in)  # type: ignore[operator]
     joined = {name: recorded.joined(name) for name in recorded}
     return [
-        [labelled(name, weights[row], source, target, tokenizers, words) for name, weights in joined.items()]
+        [labelled(task, name, weights[row], source, target, words) for name, weights in joined.items()]
         for row, (source, target) in enumerate(ids)
     ]
 
@@ -108,7 +143,7 @@ def alignment_errors(
         part = phrases[start : start + batch]
         for phrase, maps in zip(part, replay(task, [(p.source, p.target) for p in part], only), strict=True):
             for each in maps:
-                if each.axis_titles() == ("translation", "source") and _has_words_of(phrase, each):
+                if (each.query_title, each.key_title) == (TRANSLATION, SOURCE) and _has_words_of(phrase, each):
                     links = hard_alignment(each.averaged().weights[0, :-1, :-1])  # without the end tokens
                     predicted.setdefault(each.name, []).append((links, set(phrase.alignment)))
     return {name: corpus_alignment_error_rate(*zip(*links, strict=True)) for name, links in predicted.items()}
@@ -121,25 +156,31 @@ def _has_words_of(phrase: Phrase, attention: AttentionMap) -> bool:
 
 
 def labelled(
-    name: str, weights: Tensor, source: list[int], target: list[int], tokenizers: Any, words: bool
+    task: "TranslationTask", name: str, weights: Tensor, source: list[int], target: list[int], words: bool
 ) -> AttentionMap:
     """One example's weights (H, Q, K) or (Q, K) without padding, with words along both sides."""
     weights = weights if weights.dim() == 3 else weights[None]
-    looks_at_itself = "self" in name
-    if looks_at_itself and name.startswith("encoder"):
-        query = key = _Side(tokenizers.source, [*source, EOS])
-    elif looks_at_itself:
-        query, key = _Side(tokenizers.target, [*target, EOS]), _Side(tokenizers.target, [BOS, *target])
-    else:
-        query, key = _Side(tokenizers.target, [*target, EOS]), _Side(tokenizers.source, [*source, EOS])
+    query, key = sides(task, name, source, target)
+    titles = (TRANSLATION, SOURCE) if name in looks_at(task.model, "target", "source") else (None, None)
     own = weights[:, : len(query.ids), : len(key.ids)].cpu().numpy()
     if words:
         merged = merge_words(own, query.groups(), key.groups())
-        return AttentionMap(name, merged, Tokens(query.words()), Tokens(key.words()))
-    return AttentionMap(name, own, Tokens(query.pieces()), Tokens(key.pieces()))
+        return AttentionMap(name, merged, Tokens(query.words()), Tokens(key.words()), *titles)
+    return AttentionMap(name, own, Tokens(query.pieces()), Tokens(key.pieces()), *titles)
 
 
-class _Side:
+def sides(task: "TranslationTask", name: str, source: list[int], target: list[int]) -> "tuple[Side, Side]":
+    """What stands along both sides of an attention, as the model says."""
+    own = {
+        "source": Side(task.vocabularies.source, [*source, EOS]),
+        "target": Side(task.vocabularies.target, [*target, EOS]),
+        "target_before": Side(task.vocabularies.target, [BOS, *target]),
+    }
+    query, key = roles(task.model, name)
+    return own[query], own[key]
+
+
+class Side:
     """One side of a map, as tokens or as words; the special tokens under names for people."""
 
     def __init__(self, tokenizer: Tokenizer, ids: list[int]):

@@ -48,7 +48,8 @@ from saccade.tasks.task import (
 )
 from saccade.tasks.translation import evaluating, exploring
 from saccade.tasks.translation.options import TranslationOptions
-from saccade.tasks.writing import DecodeConfig, Written, found_in_order, generate, looks_at, word_probabilities
+from saccade.tasks.words import words_of
+from saccade.tasks.writing import DecodeConfig, Written, found_in_order, generate, looks_at
 from saccade.views.view import View
 
 
@@ -256,7 +257,7 @@ class TranslationTask(Trained[str, TranslationOptions]):
         for source, hypotheses in zip(sources, outputs, strict=True):
             hypotheses = hypotheses or [Hypothesis([], 0.0, 0.0, True, [])]
             texts = [as_line(writes.decode(hypothesis.tokens)) for hypothesis in hypotheses]
-            words = [word_probabilities(writes, hypothesis) for hypothesis in hypotheses]
+            words = [words_of(writes, hypothesis) for hypothesis in hypotheses]
             yield Translation(source, texts[0], hypotheses, texts[1:], words, wanted)
 
     @property

@@ -23,7 +23,7 @@ from saccade.decoding import Hypothesis, score_targets
 from saccade.errors import UserError
 from saccade.tasks.translation.look import labelled
 from saccade.tasks.translation.searching import search, stepper_for
-from saccade.tasks.writing import as_prefix
+from saccade.tasks.writing import as_prefix, looks_at
 from saccade.views.maps import AttentionMap
 
 if TYPE_CHECKING:
@@ -116,19 +116,10 @@ class ChangedSteps:
         changes: dict[str, list[Change]] = {}
         for each in self.interventions:
             if isinstance(each, Turn) and each.position == position:
-                for name in over_source(self.model) if each.name is None else [each.name]:
+                for name in looks_at(self.model, "target", "source") if each.name is None else [each.name]:
                     change = onto(each.keys, None if each.head is None else [each.head])
                     changes.setdefault(name, []).append(_where_it_looks(change))
         return {name: _in_order(own) for name, own in changes.items()}
-
-
-def over_source(model: torch.nn.Module) -> list[str]:
-    """The attention modules with which a decoder looks at the source."""
-    return [
-        name
-        for name, module in model.named_modules()
-        if isinstance(module, Attend) and name.startswith("decoder") and "self" not in name
-    ]
 
 
 def _where_it_looks(change: Change) -> Change:
@@ -148,8 +139,7 @@ def _replayed(
     with changed.always(), record_attention(task.model) as recorded:
         begin = torch.tensor([BOS], device=task.device)
         score_targets(changed, task.encoded([source])[0], begin, *as_prefix([tokens]), eos=EOS)
-    vocabularies = task.vocabularies
-    return [labelled(name, recorded.joined(name)[0], source, tokens, vocabularies, words) for name in recorded]
+    return [labelled(task, name, recorded.joined(name)[0], source, tokens, words) for name in recorded]
 
 
 def _check(task: "TranslationTask", source: list[int], target: list[int], intervention: Intervention) -> None:
@@ -157,7 +147,7 @@ def _check(task: "TranslationTask", source: list[int], target: list[int], interv
     if not modules:
         raise UserError("this model has no attention, so there is nothing to change: choose a run that attends")
     turning = isinstance(intervention, Turn)
-    allowed = over_source(task.model) if turning else list(modules)
+    allowed = looks_at(task.model, "target", "source") if turning else list(modules)
     name, head = intervention.name, intervention.head
     if name is not None and name not in allowed:
         what = "no attention to the source" if turning else "no attention"
