@@ -24,7 +24,7 @@ from saccade.export.to_ctranslate2 import (
 )
 from saccade.runs.run import Run
 from saccade.tasks.translation.task import Translation
-from saccade.training.checkpoint import own_tensors
+from saccade.training.weights import own_tensors
 
 LAYOUT = 1  # raised when an export of the same run would be written differently
 

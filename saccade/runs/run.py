@@ -110,6 +110,6 @@ class Run:
 def _trained_here(path: Path) -> Any:
     directory = check_is_run(path)
     recipe = configs.load(directory.config, check_files=False)
-    task = task_class(recipe).reopen(recipe, path)
+    task: Any = task_class(recipe).reopen(recipe, path)
     load_model(task.model, directory.model)
     return task

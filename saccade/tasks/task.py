@@ -1,6 +1,6 @@
-"""What a task is to the rest: batches, objectives to minimise, a validation, predictions. The loop knows nothing else.
+"""What a task is to the rest: batches, steps that minimise a loss, a validation, predictions. The loop knows nothing else.
 
-An `Objective` owns some parameters and gives the loss of a batch as a total and a count. The loop adds up totals, divides by the counts
+A `Step` owns some parameters and gives the loss of a batch as a total and a count. The loop adds up totals, divides by the counts
 once, and so accumulation over unequal batches and several processes give exactly the gradient of the one big batch.
 """
 
@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -25,20 +25,35 @@ class Loss:
 
 
 @dataclass(frozen=True)
-class Objective:
+class Step:
+    """One loss and the parameters that minimise it. An update of the loop takes every step of the task in order; most tasks have one.
+
+    A GAN has two, over different parameters; with `repeats` its discriminator may take several for each of the generator's, the r-th
+    on the r-th group of batches of the update. Optimiser settings that are None are those of the train section; all follow its schedule.
+    """
+
     name: str
     parameters: Sequence[nn.Parameter]
     loss: Callable[[Any], Loss]
     shown: Sequence[str] = ()  # the names in Loss.shown
+    repeats: int = 1
+    optimizer: Literal["adam", "adamw", "muon"] | None = None
+    learning_rate: float | None = None
+    betas: tuple[float, float] | None = None
+    epsilon: float | None = None
+    weight_decay: float | None = None
+    max_grad_norm: float | None = None
 
 
 @dataclass(frozen=True)
 class Validation:
-    """`score` decides which checkpoint is best: higher is better."""
+    """`score` decides which checkpoint is best: higher is better. `files` are written to RUN/samples/STEP-NAME: bytes, or a function that
+    writes to the path it gets, whose ending is that of the name."""
 
     metrics: Mapping[str, float]
     score: float
     samples: Sequence[str] = ()
+    files: Mapping[str, bytes | Callable[[Path], None]] = field(default_factory=dict)
 
 
 class Example(NamedTuple):
@@ -48,9 +63,17 @@ class Example(NamedTuple):
     truth: str
 
 
+class Trainer(Protocol):
+    """What `fit` may use."""
+
+    @property
+    def directory(self) -> Path: ...
+    def say(self, sentence: str) -> None: ...
+    def loop(self, task: "Trained") -> None: ...
+
+
 class Task(Protocol):
     recipe: Recipe  # with whatever the task chose from the data in place of "auto"
-    model: nn.Module
     unit: str  # what is counted: "tokens", "images"
 
     @classmethod
@@ -63,7 +86,21 @@ class Task(Protocol):
         """The task of a run that exists."""
         ...
 
-    def objectives(self) -> Sequence[Objective]: ...
+    def fit(self, trainer: Trainer) -> None:
+        """`trainer.loop(self)` for most; a random forest needs no loop."""
+        ...
+
+    def example_count(self, split: SplitName) -> int: ...
+
+    def example(self, split: SplitName, number: int) -> Example: ...
+
+
+class Trained(Task, Protocol):
+    """What the loop needs beyond that."""
+
+    model: nn.Module
+
+    def steps(self) -> Sequence[Step]: ...
 
     def epoch(self, number: int, rank: int, world: int) -> Sequence[Any]:
         """The work of an epoch in order, the same for the same seed; each process gets its share of every batch."""
@@ -74,10 +111,6 @@ class Task(Protocol):
         ...
 
     def validate(self) -> Validation: ...
-
-    def example_count(self, split: SplitName) -> int: ...
-
-    def example(self, split: SplitName, number: int) -> Example: ...
 
     def describe(self, work: Any) -> str:
         """A batch in words, for an error message."""

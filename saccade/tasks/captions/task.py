@@ -39,7 +39,7 @@ from saccade.layers.cross_entropy import linear_cross_entropy
 from saccade.metrics.captions import CaptionScores, score_captions
 from saccade.metrics.pointing import Pointed, Pointing, pointed, together
 from saccade.models.shapes import Shapes
-from saccade.tasks.task import Example, Loss, Objective, Validation, device, trainable
+from saccade.tasks.task import Example, Loss, Step, Trainer, Validation, device, trainable
 from saccade.tasks.writing import DecodeConfig, Written, as_prefix, generate
 
 _LONGEST = 60  # words of a caption; the longest that people wrote for Flickr8k has 38
@@ -116,8 +116,11 @@ class CaptionTask:
 
     # Training
 
-    def objectives(self) -> list[Objective]:
-        return [Objective("loss", trainable([self.model]), self._loss, ("cross-entropy",))]
+    def fit(self, trainer: Trainer) -> None:
+        trainer.loop(self)
+
+    def steps(self) -> list[Step]:
+        return [Step("loss", trainable([self.model]), self._loss, ("cross-entropy",))]
 
     def epoch(self, number: int, rank: int, world: int) -> Sequence[Array]:
         size, seed = self.recipe.data.batch_size, self.recipe.train.seed

@@ -38,7 +38,7 @@ from saccade.data.images.store import AnyImage, name_of, pixels_of
 from saccade.errors import UserError
 from saccade.metrics.classes import ClassScores, score_classes
 from saccade.models.shapes import Shapes
-from saccade.tasks.task import Example, Loss, Objective, Validation, device, trainable
+from saccade.tasks.task import Example, Loss, Step, Trainer, Validation, device, trainable
 
 _AT_A_TIME = 256  # images judged or predicted in one go
 
@@ -117,9 +117,12 @@ class ClassifyTask:
 
     # Training
 
-    def objectives(self) -> list[Objective]:
+    def fit(self, trainer: Trainer) -> None:
+        trainer.loop(self)
+
+    def steps(self) -> list[Step]:
         shown = self._term_names() if hasattr(self.model, "terms") else ("accuracy",)
-        return [Objective("loss", trainable([self.model]), self._loss, shown)]
+        return [Step("loss", trainable([self.model]), self._loss, shown)]
 
     def epoch(self, number: int, rank: int, world: int) -> Sequence[np.ndarray[Any, Any]]:
         count, batch = len(self.images.train), self.recipe.data.batch_size

@@ -30,7 +30,7 @@ from saccade.layers.consistency import consistent_cross_entropy
 from saccade.layers.cross_entropy import linear_cross_entropy
 from saccade.metrics.bleu import TranslationScores, score_translations
 from saccade.models.shapes import Shapes
-from saccade.tasks.task import Example, Loss, Objective, Validation, device, trainable
+from saccade.tasks.task import Example, Loss, Step, Trainer, Validation, device, trainable
 from saccade.tasks.writing import DecodeConfig, Written, as_prefix, found_in_order, generate
 
 
@@ -117,12 +117,15 @@ class TranslationTask:
 
     # Training
 
-    def objectives(self) -> list[Objective]:
+    def fit(self, trainer: Trainer) -> None:
+        trainer.loop(self)
+
+    def steps(self) -> list[Step]:
         reinforced = getattr(self.recipe.model, "selection", "soft") == "hard"
         objective = self.recipe.objective
         loss_is_more = reinforced or objective.label_smoothing > 0 or objective.consistency > 0
         shown = ("cross-entropy",) if loss_is_more else ()
-        return [Objective("loss", trainable([self.model]), self._loss, shown)]
+        return [Step("loss", trainable([self.model]), self._loss, shown)]
 
     def epoch(self, number: int, rank: int, world: int) -> Sequence[np.ndarray[Any, Any]]:
         return self.batches(rank, world).epoch(number)
