@@ -35,10 +35,11 @@ from saccade.data.text.shards import TokenPairs
 from saccade.data.text.tokenizer import PAD
 from saccade.runs.train import open_task
 from saccade.tasks.translation.task import TranslationTask
-from saccade.training.checkpoint import RunDirectory, optimizer_tensors, own_tensors, put_optimizer_tensors, put_tensors
+from saccade.training.checkpoint import RunDirectory
 from saccade.training.loop import Training
 from saccade.training.reporter import Reporter
 from saccade.training.schedule import rate_at
+from saccade.training.weights import optimizer_tensors, own_tensors, put_optimizer_tensors, put_tensors
 from saccade.training.world import World
 
 MARKS = (30.0, 34.0, 37.0)
@@ -82,7 +83,7 @@ class Ours:
         minutes = self.training.config.minutes
         assert minutes is not None
         self.training.progress.seconds = 60 * minutes * share
-        self.training._ease_dropout(epoch)
+        self.training._ramp_dropout(epoch)
         self.training._update([work])
 
     def translate(self, sentences: Sequence[str]) -> list[str]:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -19,10 +20,8 @@ from rich.text import Text
 from saccade.data.builtin.phrasebook.phrases import LECTURE_SENTENCE
 from saccade.errors import UserError
 from saccade.files import write_text
-from saccade.metrics.bleu import TranslationScores
 from saccade.runs.run import Run
 from saccade.training.checkpoint import RunDirectory
-from saccade.views.maps import save
 
 RECIPE = "phrasebook-rnn"
 STEPS = 1100
@@ -48,18 +47,18 @@ def demo(out: Path, minutes: float) -> None:
             f"yet. With more time: saccade demo --minutes {10 * math.ceil(minutes * STEPS / max(steps, 1) / 10)} --out {out}-longer\n"
         )
     attending = runs["with attention"]
-    aligned = scores["with attention"].alignment_error_rate
+    aligned = scores["with attention"].get("alignment_error_rate")
     if aligned is not None:
         results.print(
             f"Alignment error rate of the attention, against the gold word alignment: {aligned:.2f} (0 is perfect)\n"
         )
-    unseen = [*(phrase.source for phrase in attending.task.corpus.test[:3]), LECTURE_SENTENCE.source]
+    unseen = [*(example.content for example in attending.task.held_out("test")[:3]), LECTURE_SENTENCE.source]
     for source, translation in zip(unseen, attending.predict(unseen), strict=True):
-        results.print(Text(f"  {source}\n  → {translation.text}\n"))
-    maps = attending.look(LECTURE_SENTENCE.source)
+        results.print(Text(f"  {source}\n  → {translation.lines()[0]}\n"))
+    view = attending.look(LECTURE_SENTENCE.source)
     files = [out / f"alignment{ending}" for ending in (".png", ".html")]
     for file in files:
-        save(maps, file, title=LECTURE_SENTENCE.source)
+        view.save(file)
     results.print(f"What each word looked at: {files[0]} (a picture) and {files[1]} (open it in a browser)")
     results.print(_what_next(paths["with attention"]))
 
@@ -101,14 +100,15 @@ def _retell(kind: str, process: "subprocess.Popen[str]", notes: Console) -> None
         notes.print(Text(f"{kind:>17} │ {line.rstrip()}"))
 
 
-def _evaluated(run: Run) -> TranslationScores:
+def _evaluated(run: Run) -> dict[str, Any]:
     """Scores on the test set, remembered beside the model until it changes."""
     remembered = run.path / "test-scores.json"
     model = RunDirectory(run.path).model.stat().st_mtime
     if remembered.exists() and remembered.stat().st_mtime > model:
-        return TranslationScores.from_dict(json.loads(remembered.read_text(encoding="utf-8")))
-    scores = run.evaluate("test", search="greedy")
-    write_text(remembered, json.dumps(scores.to_dict()))
+        scores: dict[str, Any] = json.loads(remembered.read_text(encoding="utf-8"))
+        return scores
+    scores = run.evaluate("test", search="greedy").to_dict()
+    write_text(remembered, json.dumps(scores))
     return scores
 
 
@@ -135,19 +135,20 @@ def _steps(path: Path) -> int:
     return 0 if state is None else state[1].step
 
 
-def _by_length(scores: dict[str, TranslationScores]) -> Table:
+def _by_length(scores: dict[str, dict[str, Any]]) -> Table:
     """Exact match by sentence length, the two models side by side."""
     table = Table(title="Sentences translated exactly right, by length", title_justify="left")
     table.add_column("words in the source")
     table.add_column("sentences", justify="right")
     for kind in scores:
         table.add_column(kind, justify="right")
-    rows = {label: count for each in scores.values() for label, count, _, _ in each.by_length}
-    exact = {kind: {label: value for label, _, _, value in each.by_length} for kind, each in scores.items()}
+    groups = {kind: own["by_length"] for kind, own in scores.items()}
+    rows = {group["source_words"]: group["sentences"] for own in groups.values() for group in own}
+    exact = {kind: {group["source_words"]: group["exact"] for group in own} for kind, own in groups.items()}
     for label, count in rows.items():
         table.add_row(label, str(count), *(f"{exact[kind][label]:.0f} %" for kind in scores))
-    total = next(iter(scores.values())).sentences
-    table.add_row("all", str(total), *(f"{each.exact:.0f} %" for each in scores.values()), style="bold")
+    total = next(iter(scores.values()))["sentences"]
+    table.add_row("all", str(total), *(f"{own['exact']:.0f} %" for own in scores.values()), style="bold")
     return table
 
 

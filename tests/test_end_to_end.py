@@ -145,7 +145,7 @@ def test_look_writes_by_the_ending(tiny_run, tmp_path, ending):
         (["train", "translation"], 2, "data.source"),
         (["train", "digits-rnn", "--set", "train.lr=0.1"], 2, "did you mean train.learning_rate?"),
         (["train", "digits-rnn", "--set", "train.schedule=noam"], 2, "did you mean inverse-square-root?"),
-        (["train", "digits-rnn", "--out", "nothing", "--resume"], 2, "no run to go on with"),
+        (["train", "digits-rnn", "--out", "nothing", "--resume"], 2, "no run to resume"),
         (["train", "digits-rnn", "--out", "/proc/x"], 1, "/proc/x cannot be made a directory"),
         (["train", "digit-rnn"], 2, "digits-rnn"),
         (["compare", "digits-rnn", "--vary", "model.attention"], 2, "PLACE=VALUE"),

@@ -246,8 +246,8 @@ def register(words: Sequence[str]) -> None:
         commands[name] = with_parameters(command, {}, lambda _, value: value)
         if words[:1] == [name]:
             commands[name] = _of_this_run(command, name, words[1:]) or commands[name]
-    for name, command in commands.items():
-        app.command(name, rich_help_panel=RUNS)(command)
+    for title, function in commands.items():
+        app.command(title, rich_help_panel=RUNS)(function)
 
 
 def _of_this_run(command: Callable[..., None], name: "Command", words: Sequence[str]) -> Callable[..., None] | None:

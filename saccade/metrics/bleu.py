@@ -60,12 +60,6 @@ class TranslationScores:
         ]
         return {name: value for name, value in values.items() if value is not None}
 
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> "TranslationScores":
-        """What `to_dict` gave."""
-        groups = [(row["source_words"], row["sentences"], row["bleu"], row["exact"]) for row in values["by_length"]]
-        return cls(**{**values, "by_length": tuple(groups)})
-
 
 def score_translations(
     outputs: Sequence[str], references: Sequence[str], lowercase: bool = False, sources: Sequence[str] = ()

@@ -76,7 +76,7 @@ def compare(
                     [] if exists else [*changes, *varied],
                     path,
                     exists,
-                    how_to_go_on="the same `saccade compare` again",
+                    how_to_resume="the same `saccade compare` again",
                 )
             except NotFinite as error:
                 if int(os.environ.get("WORLD_SIZE", "1")) > 1:

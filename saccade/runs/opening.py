@@ -1,5 +1,6 @@
 """From a directory to the task of the run in it."""
 
+import sys
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -10,7 +11,7 @@ from saccade.config import recipe as configs
 from saccade.config.recipe import Recipe
 from saccade.errors import UserError
 from saccade.tasks.task import AnyTask
-from saccade.training.checkpoint import RunDirectory, load_model
+from saccade.training.checkpoint import RunDirectory, load_weights
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class SavedWeights:
     directory: Path
 
     def load_into(self, model: nn.Module) -> None:
-        load_model(model, RunDirectory(self.directory).model)
+        load_weights(model, self.directory, _note)
         model.eval()
 
 
@@ -57,6 +58,10 @@ def _adopted(path: Path) -> AnyTask | None:
         if task is not None:
             return task
     return None
+
+
+def _note(sentence: str) -> None:
+    print(sentence, file=sys.stderr)
 
 
 def _no_run(path: Path) -> UserError:

@@ -1,4 +1,4 @@
-"""From a recipe to a trained run directory: new, or gone on with."""
+"""From a recipe to a trained run directory: new, or resumed."""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -7,21 +7,22 @@ from pathlib import Path
 
 import torch
 
-from saccade.attention.compiled import kernels
 from saccade.config import recipe as configs
 from saccade.config.files import find_recipe
 from saccade.config.recipe import Recipe
 from saccade.errors import ConfigError, UserError
 from saccade.files import write_text
-from saccade.tasks.task import Task
-from saccade.training.checkpoint import Progress, RunDirectory
-from saccade.training.config import TrainConfig
-from saccade.training.loop import Interrupted, Training
+from saccade.runs.opening import task_class
+from saccade.tasks.task import AnyTask
+from saccade.training.checkpoint import RunDirectory
+from saccade.training.interrupts import Interrupted
 from saccade.training.reporter import Reporter
+from saccade.training.trainer import Trainer
 from saccade.training.world import World
 
 _IN_USE = "{} is being trained by another process: wait until it ends or stop it, or choose another place with --out"
-_HOLDS_A_RUN = "{} holds a run already: go on with it by --resume, or choose another place with --out"
+_HOLDS_A_RUN = "{} holds a run already: resume it with --resume, or choose another place with --out"
+_IS_A_RUN = "{0} is a run: resume it with `saccade train {1} --resume`, or start another like it with `saccade train {1}/config.yaml`"
 
 
 def train(
@@ -29,17 +30,49 @@ def train(
     changes: Sequence[str] = (),
     out: Path | None = None,
     resume: bool = False,
-    how_to_go_on: str | None = None,
+    how_to_resume: str | None = None,
 ) -> Path:
-    """Trains `recipe` into the directory `out` (runs/RECIPE unless given). An existing run is only ever gone on with, by `resume`.
+    """Trains `recipe` into the directory `out` (runs/RECIPE unless given). An existing run is only changed by `resume`.
 
-    `how_to_go_on` is said to somebody who stops it; by default the command with --resume.
+    `how_to_resume` is shown where the training is interrupted; by default the command with --resume.
     """
     world = World.join()
-    if resume and out is None and RunDirectory(Path(recipe)).config.exists():
+    if out is None and RunDirectory(Path(recipe)).config.exists():
+        if not resume:
+            raise ConfigError(_IS_A_RUN.format(recipe, shlex.quote(str(recipe))))
         out = Path(recipe)  # a run may be named by itself
     directory = RunDirectory(out or Path("runs") / Path(recipe).stem)
     reporter = Reporter(quiet=not world.leads)
+    exists = _checked(recipe, out, directory, resume, world)
+    loaded = _agreed(changes, directory) if exists else configs.load(recipe, changes)
+    how = how_to_resume or f"saccade train {shlex.quote(str(directory.path))} --resume"
+    with _alone(directory, world, new=not exists):
+        if exists and directory.is_fitted():
+            reporter.say(f"this run is finished: {directory.path} was fitted without training steps")
+            return directory.path
+        if exists and changes and world.leads:
+            write_text(directory.config, loaded.to_yaml())
+        if loaded.train.threads is not None:
+            torch.set_num_threads(loaded.train.threads)
+        trainer = Trainer(loaded.train, directory, reporter, world, exists, names_commands=how_to_resume is None)
+        try:
+            open_task(loaded, directory, reporter, world, new=not exists).fit(trainer)
+        except Interrupted:
+            reporter.say(f"stopped at step {trainer.progress.step} and saved; resume with: {how}")
+            raise KeyboardInterrupt from None
+        except KeyboardInterrupt:
+            if directory.config.exists():
+                reporter.say(f"stopped before training began; resume with: {how}")
+            raise
+        if not trainer.has_looped:
+            if world.leads:
+                directory.mark_fitted()
+            reporter.say(f"done: the run is {directory.path}")
+    return directory.path
+
+
+def _checked(recipe: str | Path, out: Path | None, directory: RunDirectory, resume: bool, world: World) -> bool:
+    """Whether the directory holds a run; a mistake in what was asked for is an error."""
     if world.from_leader(float(world.leads and directory.is_in_use())):
         raise ConfigError(_IN_USE.format(directory.path))
     exists = bool(world.from_leader(float(directory.config.exists())))
@@ -47,7 +80,7 @@ def train(
         raise ConfigError(_HOLDS_A_RUN.format(directory.path))
     if resume and not exists:
         place = recipe if out is None and Path(recipe).name != str(recipe) else directory.path
-        raise ConfigError(f"{place} holds no run to go on with: check the name, or start it without --resume")
+        raise ConfigError(f"{place} holds no run to resume: check the name, or start it without --resume")
     if directory.path.is_file():
         raise ConfigError(f"{directory.path} is a file: choose a new directory with --out")
     if exists:
@@ -56,32 +89,7 @@ def train(
         raise ConfigError(
             f"{directory.path} holds files that no training wrote: choose an empty or a new directory with --out"
         )
-    loaded = _agreed(changes, directory) if exists else configs.load(recipe, changes)
-    how = how_to_go_on or f"saccade train {shlex.quote(str(directory.path))} --resume"
-    with _alone(directory, world, new=not exists):
-        if exists and changes and world.leads:
-            write_text(directory.config, loaded.to_yaml())
-        if loaded.train.threads is not None:
-            torch.set_num_threads(loaded.train.threads)
-        try:
-            task = open_task(loaded, directory, reporter, world, new=not exists)
-            training = Training(task, loaded.train, directory, reporter, world)
-            if exists and training.resume():
-                reporter.say(f"going on from step {training.progress.step} of {directory.path}")
-            _announce(task, training, reporter, may_go_on=how_to_go_on is None)
-            training.run()
-        except Interrupted:
-            reporter.say(f"stopped at step {training.progress.step} and saved; go on with: {how}")
-            raise KeyboardInterrupt from None
-        except KeyboardInterrupt:
-            if directory.config.exists():
-                reporter.say(f"stopped before training began; go on with: {how}")
-            raise
-    _say_what_was_short(training.progress, loaded.train, reporter)
-    reporter.say(
-        f"done: step {training.progress.step}, best at step {training.progress.best_step}; the run is {directory.path}"
-    )
-    return directory.path
+    return exists
 
 
 @contextmanager
@@ -99,23 +107,7 @@ def _alone(directory: RunDirectory, world: World, new: bool) -> Iterator[None]:
         yield
 
 
-def _say_what_was_short(progress: Progress, config: TrainConfig, reporter: Reporter) -> None:
-    """What the training had too few steps for."""
-    if 0 < progress.step < 2 * config.warmup_steps:
-        rose = (
-            "was still rising at the end" if progress.step <= config.warmup_steps else "rose for most of the training"
-        )
-        reporter.say(
-            f"the rate {rose}: train.warmup_steps is {config.warmup_steps:,} of {progress.step:,} steps; lower it, or train for longer"
-        )
-    if progress.epoch < config.dropout_epochs:
-        reporter.say(
-            f"dropout was still rising at the end: {progress.epoch:,} of the {config.dropout_epochs:,} epochs of "
-            "train.dropout_epochs are over, so few repetitions need little of it"
-        )
-
-
-def open_task(recipe: Recipe, directory: RunDirectory, reporter: Reporter, world: World, new: bool) -> Task:
+def open_task(recipe: Recipe, directory: RunDirectory, reporter: Reporter, world: World, new: bool) -> AnyTask:
     """The leader prepares a new run; config.yaml comes last, so that a directory with one is complete.
 
     It holds what the task chose from the data too, so everybody else reads it from there.
@@ -126,30 +118,20 @@ def open_task(recipe: Recipe, directory: RunDirectory, reporter: Reporter, world
         if world.leads:
             directory.begin()
             try:
-                prepared: Task = task_class(recipe).prepare(recipe, directory.path, reporter.say)
+                prepared: AnyTask = task_class(recipe).prepare(recipe, directory.path, reporter.say)
                 directory.require_it_is_whole()
             except (UserError, KeyboardInterrupt) as error:
                 directory.undo_begin()
                 if isinstance(error, KeyboardInterrupt):
-                    reporter.say("stopped before the first step: nothing is kept, start it again by the same command")
+                    reporter.say("stopped before the first step: nothing is kept, start it again with the same command")
                 raise
             write_text(directory.config, prepared.recipe.to_yaml())
             directory.is_ready()
     return prepared if world.leads else _reopened(recipe, directory)
 
 
-def _reopened(recipe: Recipe, directory: RunDirectory) -> Task:
+def _reopened(recipe: Recipe, directory: RunDirectory) -> AnyTask:
     return task_class(recipe).reopen(configs.load(directory.config, check_files=False), directory.path)
-
-
-def task_class(recipe: Recipe) -> type[Task]:
-    """The one class of the task's module that is a task."""
-    module = recipe.task_module
-    return next(
-        value
-        for value in vars(module).values()
-        if isinstance(value, type) and value.__module__ == module.__name__ and hasattr(value, "objectives")
-    )
 
 
 def _require_its_recipe(recipe: str | Path, directory: RunDirectory) -> None:
@@ -161,7 +143,7 @@ def _require_its_recipe(recipe: str | Path, directory: RunDirectory) -> None:
     given = next((description for description, name in descriptions.items() if name == str(recipe)), own)
     if own in descriptions and given != own:
         raise ConfigError(
-            f"{directory.path} is a run of {descriptions[own]} and {recipe} was given: go on with it by "
+            f"{directory.path} is a run of {descriptions[own]} and {recipe} was given: resume it with "
             f"`saccade train {descriptions[own]} --out {directory.path} --resume`, or start {recipe} in another place"
         )
 
@@ -179,44 +161,3 @@ def _agreed(changes: Sequence[str], directory: RunDirectory) -> Recipe:
                     "decode.* can be, or start a new one"
                 )
     return configs.load(directory.config, changes, check_files=False)
-
-
-def _announce(task: Task, training: Training, reporter: Reporter, may_go_on: bool) -> None:
-    if training.progress.finished:
-        further = f"; to train further: {_further(training)}" if may_go_on else ""
-        reporter.say(f"this run is finished{further}")
-        return
-    count = sum(parameter.numel() for parameter in task.model.parameters())
-    dtype = str(training.dtype).removeprefix("torch.")
-    threads = torch.get_num_threads()
-    where = f"{threads} thread{'s' if threads > 1 else ''} on {training.device}"
-    if training.device.type == "cpu":
-        where += f" with{'out' if kernels() is None else ''} compiled kernels"
-    reporter.say(f"{count:,} parameters, {dtype}, {where}")
-
-
-def _further(training: Training) -> str:
-    """The command that takes what ended the training away."""
-    config, progress = training.config, training.progress
-    changes = []
-    if progress.step >= config.steps:
-        changes.append(f"steps={2 * config.steps}")
-    if config.minutes is not None and progress.seconds >= 60 * config.minutes:
-        changes.append(f"minutes={2 * config.minutes:g}")
-    if config.patience is not None and progress.validations_since_best >= config.patience:
-        changes.append("patience=null")
-    path = shlex.quote(str(training.directory.path))
-    return " ".join([f"saccade train {path} --resume", *(f"--set train.{change}" for change in changes)])
-
-
-def check_is_run(path: Path) -> RunDirectory:
-    directory = RunDirectory(path)
-    if not directory.config.exists():
-        what = "is not there" if not path.exists() else "is not a run: it has no config.yaml"
-        if path.is_file():
-            what = "is a file"
-        raise UserError(
-            f"{path} {what}; give the directory that `saccade train ... --out DIRECTORY` wrote, "
-            "or that of a ViT or Swin in Hugging Face's format"
-        )
-    return directory

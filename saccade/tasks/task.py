@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, BinaryIO, ClassVar, Generic, Literal, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -184,20 +184,35 @@ class Loss:
 
 
 @dataclass(frozen=True)
-class Objective:
+class Step:
+    """One loss and the parameters that minimise it. An update of the loop takes every step of the task in order; most tasks have one.
+
+    A GAN has two, over different parameters; with `repeats` its discriminator may take several for each of the generator's, the r-th
+    on the r-th group of batches of the update. Optimiser settings that are None are those of the train section; all follow its schedule.
+    """
+
     name: str
     parameters: Sequence[nn.Parameter]
     loss: Callable[[Any], Loss]
     shown: Sequence[str] = ()  # the names in Loss.shown
+    repeats: int = 1
+    optimizer: Literal["adam", "adamw", "muon"] | None = None
+    learning_rate: float | None = None
+    betas: tuple[float, float] | None = None
+    epsilon: float | None = None
+    weight_decay: float | None = None
+    max_grad_norm: float | None = None
 
 
 @dataclass(frozen=True)
 class Validation:
-    """`score` decides which checkpoint is best: higher is better."""
+    """`score` decides which checkpoint is best: higher is better. `files` are written to RUN/samples/STEP-NAME: bytes, or a function that
+    writes to the path it gets, whose ending is that of the name."""
 
     metrics: Mapping[str, float]
     score: float
     samples: Sequence[str] = ()
+    files: Mapping[str, bytes | Callable[[Path], None]] = field(default_factory=dict)
 
 
 class Trainer(Protocol):
@@ -307,7 +322,7 @@ class Trained(Task[Content, Chosen], Protocol[Content, Chosen]):
     def network(self) -> nn.Module:
         return self.model
 
-    def objectives(self) -> Sequence[Objective]: ...
+    def steps(self) -> Sequence[Step]: ...
 
     def epoch(self, number: int, rank: int, world: int) -> Sequence[Work]:
         """The work of an epoch in order, the same for the same seed; each process gets its share of every batch."""
@@ -324,8 +339,9 @@ class Trained(Task[Content, Chosen], Protocol[Content, Chosen]):
         ...
 
 
+# A task whose content and options only it knows: whoever holds one passes back to it what came from it.
 AnyTask = Task[Any, Any]
-"""A task whose content and options only it knows: whoever holds one passes back to it what came from it."""
+AnyTrained = Trained[Any, Any]
 
 
 def device() -> torch.device:

@@ -1,14 +1,15 @@
-"""The run directory: what a training leaves behind and what it goes on from.
+"""The run directory: what a training leaves behind and what it is resumed from.
 
     config.yaml          the whole recipe, every value
     tokenizer.json       written by the task (or whatever else it learned from the data)
     model.safetensors    the best weights so far
     metrics.jsonl        a line per report
-    tensorboard/         the same, if that package is installed
-    state/STEP.safetensors   everything needed to go on exactly: weights, optimiser, where in the data; with a checksum
-    state/STEP.stopped.safetensors   the same, at a step where somebody stopped the training
+    samples/             files that validations wrote, STEP-NAME
+    tensorboard/         the same as metrics.jsonl, if that package is installed
+    state/STEP.safetensors           everything needed to resume exactly: weights, optimisers, where in the data
+    state/STEP.between.safetensors   the same, at a step where the training was stopped or some minutes were over
 
-Nothing is ever unpickled. A state that is half-written or damaged is recognised by its checksum, and the one before it is used.
+A state that is half-written or damaged is recognised by its checksum, and the one before it is used.
 """
 
 import hashlib
@@ -19,20 +20,17 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from saccade.errors import UserError
 from saccade.files import held, identity, make_directory, replacing, write_text
+from saccade.training.weights import DAMAGE, below, put_tensors, read_tensors, write_tensors
 
-_STOPPED = ".stopped"
+_BETWEEN = ".between"
 _TOKENIZER = "tokenizer.json"
-_VOCABULARY = "vocabulary"  # in the weights' metadata: which one they belong to
-_DAMAGE = (SafetensorError, ValueError, KeyError, TypeError, OSError)  # what reading a damaged state raises
+_VOCABULARY = "vocabulary"  # beside the weights: a digest of the one they belong to
 
 
 @dataclass
@@ -47,7 +45,7 @@ class Progress:
     best_step: int = 0
     validations_since_best: int = 0
     finished: bool = False
-    optimizer: str | None = None  # whose state is saved beside this
+    optimizer: str | None = None  # whose state is saved beside this; of several steps, with commas between
 
 
 class RunDirectory:
@@ -58,6 +56,7 @@ class RunDirectory:
         self.metrics = path / "metrics.jsonl"
         self.states = path / "state"
         self._unready = path / ".unready"
+        self._fitted = path / ".fitted"
         self._saved = path / ".saved"  # there since the first state was, whatever became of it
         self._was_there = True
         self._was_empty = False
@@ -110,24 +109,48 @@ class RunDirectory:
         if not self._was_there:
             self.path.rmdir()
 
+    def mark_fitted(self) -> None:
+        """The task was fitted without the training loop: there are neither states nor a model.safetensors."""
+        write_text(self._fitted, "This run was fitted without training steps.\n")
+
+    def is_fitted(self) -> bool:
+        return self._fitted.exists()
+
     def save_model(self, tensors: Mapping[str, Tensor]) -> None:
         self._require_it_is_there()
-        vocabulary = _vocabulary_beside(self.model)
-        metadata = {} if vocabulary is None else {_VOCABULARY: vocabulary}
-        with replacing(self.model) as aside:
-            save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, aside, metadata)
+        write_tensors(self.model, tensors, {_VOCABULARY: _vocabulary_beside(self.model)})
 
-    def save_state(self, tensors: Mapping[str, Tensor], progress: Progress, keep: int, stopped: bool = False) -> None:
-        """Leaves the last `keep` regular states and, if it was stopped after them, this one.
+    def has_model(self) -> bool:
+        """Whether its model.safetensors is whole."""
+        try:
+            read_tensors(self.model)
+        except DAMAGE:
+            return False
+        return True
 
-        Where somebody stops a training must not change its outcome, so that state is never one of those that are averaged.
+    def save_sample(self, step: int, name: str, content: bytes | Callable[[Path], None]) -> None:
+        """A file that a validation wrote: whole or not there, under its own ending from the beginning."""
+        self._require_it_is_there()
+        path = self.path / "samples" / f"{step:09d}-{name}"
+        with replacing(path) as aside:
+            if isinstance(content, bytes):
+                aside.write_bytes(content)
+            else:
+                under_its_ending = aside.with_name(f"{aside.name}{path.suffix}")
+                try:
+                    content(under_its_ending)
+                    under_its_ending.replace(aside)
+                finally:
+                    under_its_ending.unlink(missing_ok=True)
+
+    def save_state(self, tensors: Mapping[str, Tensor], progress: Progress, keep: int, between: bool = False) -> None:
+        """Leaves the last `keep` regular states and, if it was saved between two of them, this one.
+
+        When a training is stopped, or how fast it is, must not change its outcome, so such a state is never one of those averaged.
         """
         self._require_it_is_there()
-        plain = {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
-        metadata = {"progress": json.dumps(asdict(progress)), "checksum": _checksum(plain)}
-        new = self.states / f"{progress.step:09d}{_STOPPED if stopped else ''}.safetensors"
-        with replacing(new) as aside:
-            save_file(plain, aside, metadata)
+        new = self.states / f"{progress.step:09d}{_BETWEEN if between else ''}.safetensors"
+        write_tensors(new, tensors, {"progress": asdict(progress)})
         if not self._saved.exists():
             write_text(self._saved, "The states of this training are in the folder state.\n")
         # Training stands at this step, so a later state is one that could not be read.
@@ -141,18 +164,25 @@ class RunDirectory:
         for path in reversed(paths):
             try:
                 return _read_state(path)
-            except _DAMAGE as error:
-                before = "going on from the state before it" if path != paths[0] else "no other is left"
+            except DAMAGE as error:
+                before = "using the state before it" if path != paths[0] else "there is no other"
                 say(f"{path} is damaged ({error}); {before}")
         return None
 
+    def state_of(self, step: int) -> dict[str, Tensor] | None:
+        """The tensors of one state, if it is there and whole."""
+        try:
+            return _read_state(self.states / f"{step:09d}.safetensors")[0]
+        except DAMAGE:
+            return None
+
     def saved_steps(self) -> list[int]:
-        """Of the states that can be gone on from, damaged or not, oldest first."""
+        """Of all states, damaged or not, oldest first."""
         steps = (path.name.partition(".")[0] for path in self._states())
         return [int(step) for step in steps if step.isdigit()]
 
     def has_lost_its_states(self) -> bool:
-        """Whether there is a trained model and there were states to go on from; to be asked where none is whole."""
+        """Whether there is a trained model and there were states; to be asked where none is whole."""
         return self.model.exists() and (self._saved.exists() or bool(self._states()))
 
     def last_weights(self, count: int, say: Callable[[str], None]) -> list[dict[str, Tensor]]:
@@ -161,11 +191,10 @@ class RunDirectory:
         for path in self._regular_states()[-count:]:
             try:
                 tensors, _ = _read_state(path)
-            except _DAMAGE as error:
+            except DAMAGE as error:
                 say(f"{path} is damaged ({error}) and left out of the average")
                 continue
-            own = {name: tensor for name, tensor in tensors.items() if name.startswith("model.")}
-            weights.append({name.removeprefix("model."): tensor for name, tensor in own.items()})
+            weights.append(below("model.", tensors))
         return weights
 
     def write_metrics(self, **values: Any) -> None:
@@ -175,12 +204,12 @@ class RunDirectory:
                 lines.write(json.dumps(values) + "\n")
         except OSError as error:
             raise UserError(
-                f"{self.metrics} cannot be written ({error.strerror or error}): see to its place, then go on with "
-                f"saccade train {shlex.quote(str(self.path))} --resume"
+                f"{self.metrics} cannot be written ({error.strerror or error}): free some space, then resume with "
+                f"{_resume(self.model)}"
             ) from error
 
     def forget_metrics_after(self, step: int) -> None:
-        """A run that goes on from `step` reports the later steps again."""
+        """A run resumed from `step` reports the later steps again."""
         if not self.metrics.exists():
             return
         kept = [line for line in self.metrics.read_text(encoding="utf-8").splitlines() if _step_of(line) <= step]
@@ -196,7 +225,7 @@ class RunDirectory:
     def _require_it_is_there(self) -> None:
         if not self._is_the_same():
             raise UserError(
-                f"{self.path} is gone: it was deleted or moved while it was trained; move it back and go on with it by --resume, "
+                f"{self.path} is gone: it was deleted or moved while it was trained; move it back and use --resume, "
                 "or train it anew"
             )
 
@@ -208,86 +237,68 @@ class RunDirectory:
         return sorted(self.states.glob("*.safetensors"))
 
     def _regular_states(self) -> list[Path]:
-        return [path for path in self._states() if _STOPPED not in path.name]
+        return [path for path in self._states() if _BETWEEN not in path.name]
 
 
-def own_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Parameters and saved buffers by name, each once: of tied weights only the first name."""
-    saved = model.state_dict(keep_vars=True)
-    named = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-    return {name: tensor for name, tensor in named.items() if name in saved}
-
-
-@torch.no_grad()
-def put_tensors(model: nn.Module, tensors: Mapping[str, Tensor], origin: str) -> None:
-    """Copies saved tensors into the model; names and shapes must be just the model's own."""
-    own = own_tensors(model)
-    wrong = set(own) ^ set(tensors) or {name for name in own if own[name].shape != tensors[name].shape}
-    if wrong:
-        raise UserError(
-            f"{origin} does not fit the model of its config.yaml: {', '.join(sorted(wrong)[:3])} differ; train it anew"
-        )
-    for name, tensor in own.items():
-        tensor.copy_(tensors[name])
+def load_weights(model: nn.Module, directory: Path, say: Callable[[str], None]) -> None:
+    """The run's weights: those of its best validation or, before the first one, of its newest state."""
+    run = RunDirectory(directory)
+    if run.model.exists() or not run.saved_steps():
+        load_model(model, run.model)
+        return
+    state = run.latest_state(say)
+    if state is None:
+        raise _no_weights(run.model)
+    tensors, progress = state
+    put_tensors(model, weights_of_state(tensors), f"the state of step {progress.step}")
+    say(f"{directory} has not been validated yet: these are the weights of step {progress.step}")
 
 
 def load_model(model: nn.Module, path: Path) -> None:
+    put_tensors(model, read_model(path), str(path))
+
+
+def read_model(path: Path) -> dict[str, Tensor]:
+    """The tensors of a run's model.safetensors."""
     try:
-        with safe_open(path, framework="pt") as file:
-            trained_with = (file.metadata() or {}).get(_VOCABULARY)
-        if trained_with not in (None, _vocabulary_beside(path)):
-            raise UserError(
-                f"{path.parent / _TOKENIZER} is not the vocabulary that {path.name} was trained with: copy the run again, whole"
-            )
-        put_tensors(model, load_file(path), str(path))
+        tensors, about = read_tensors(path)
     except FileNotFoundError as error:
+        raise _no_weights(path) from error
+    except DAMAGE as error:
         raise UserError(
-            f"{path} is missing: this run has not been trained to its first validation yet; "
-            f"go on with it: saccade train {path.parent} --resume"
+            f"{path} is damaged ({error}): copy the run again, or repair it with {_resume(path)}"
         ) from error
-    except SafetensorError as error:
-        raise UserError(f"{path} is damaged ({error}): copy the run again or train it with --resume") from error
+    if about.get(_VOCABULARY) not in (None, _vocabulary_beside(path)):
+        raise UserError(
+            f"{path.parent / _TOKENIZER} is not the vocabulary that {path.name} was trained with: copy the run again, whole"
+        )
+    return tensors
+
+
+def weights_of_state(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """What a state holds of the model: the moving average where there is one."""
+    return {**below("model.", tensors), **below("ema.", tensors)}
+
+
+def _no_weights(model: Path) -> UserError:
+    return UserError(
+        f"{model} is missing: this run has not been trained to its first validation or state yet; resume it with {_resume(model)}"
+    )
+
+
+def _resume(model: Path) -> str:
+    return f"`saccade train {shlex.quote(str(model.parent))} --resume`"
+
+
+def _read_state(path: Path) -> tuple[dict[str, Tensor], Progress]:
+    tensors, about = read_tensors(path)
+    return tensors, Progress(**about["progress"])
 
 
 def _vocabulary_beside(model: Path) -> str | None:
     """A digest of the vocabulary that the task keeps beside its weights, if it has one."""
     tokenizer = model.with_name(_TOKENIZER)
     return hashlib.blake2b(tokenizer.read_bytes(), digest_size=16).hexdigest() if tokenizer.exists() else None
-
-
-def optimizer_tensors(
-    optimizer: torch.optim.Optimizer, names: Mapping[nn.Parameter, str]
-) -> Iterator[tuple[str, Tensor]]:
-    for parameter, state in optimizer.state.items():
-        for key, value in state.items():
-            yield f"{names[cast(nn.Parameter, parameter)]}.{key}", value
-
-
-def put_optimizer_tensors(
-    optimizer: torch.optim.Optimizer, names: Mapping[nn.Parameter, str], tensors: Mapping[str, Tensor]
-) -> None:
-    by_name = {name: parameter for parameter, name in names.items()}
-    for full, tensor in tensors.items():
-        name, key = full.rsplit(".", 1)
-        if name in by_name:
-            optimizer.state[by_name[name]][key] = tensor.to(by_name[name].device, copy=True)
-
-
-def _read_state(path: Path) -> tuple[dict[str, Tensor], Progress]:
-    with safe_open(path, framework="pt") as file:
-        metadata = file.metadata() or {}
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    if metadata.get("checksum") != _checksum(tensors):
-        raise ValueError("its checksum is wrong")
-    return tensors, Progress(**json.loads(metadata["progress"]))
-
-
-def _checksum(tensors: Mapping[str, Tensor]) -> str:
-    digest = hashlib.blake2b(digest_size=16)
-    for name in sorted(tensors):
-        digest.update(name.encode())
-        digest.update(tensors[name].reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()
 
 
 def _step_of(line: str) -> int:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from saccade.config.errors import Means
 from saccade.config.recipe import Config
@@ -14,7 +14,9 @@ Betas = Annotated[tuple[Beta, Beta], Means("two numbers in brackets, such as [0.
 class TrainConfig(Config):
     steps: int = Field(2000, ge=1, description="stop after this many updates")
     minutes: float | None = Field(
-        None, gt=0, description="stop after so many minutes of wall time, whichever comes first"
+        None,
+        gt=0,
+        description="stop after so many minutes of wall time, if steps do not end it first; warm-ups get a tenth of them at most",
     )
     seed: int = Field(1, ge=0, lt=2**63)
     threads: int | None = Field(None, ge=1, description="threads of torch; all cores unless given")
@@ -32,7 +34,7 @@ class TrainConfig(Config):
     dropout_epochs: int = Field(
         0,
         ge=0,
-        description="dropout rises to the model's over so many epochs: what was seen once is not yet known by heart",
+        description="dropout rises to the model's over so many epochs: an example that was seen once is not memorised yet",
     )
     max_grad_norm: float | None = Field(1.0, gt=0, description="gradients with a larger norm are scaled down to it")
     gradient_accumulation: int = Field(1, ge=1, description="batches per update")
@@ -42,3 +44,17 @@ class TrainConfig(Config):
     checkpoint_every: int = Field(500, ge=1)
     patience: int | None = Field(None, ge=1, description="stop after so many validations without a better one")
     average: int = Field(0, ge=0, le=20, description="average the weights of so many last checkpoints at the end")
+    ema: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="validate and keep an exponential moving average of the weights with this decay, such as 0.999",
+    )
+
+    @model_validator(mode="after")
+    def _one_average(self) -> "TrainConfig":
+        if self.ema is not None and self.average > 1:
+            raise ValueError(
+                f"ema = {self.ema:g} and average = {self.average} both average weights: leave one of them out"
+            )
+        return self

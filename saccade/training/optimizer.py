@@ -1,4 +1,4 @@
-"""The optimiser that a recipe names, over the parameters of one objective."""
+"""The optimiser of a step: what the train section says, unless the step says otherwise."""
 
 from collections.abc import Callable
 from functools import partial
@@ -8,12 +8,20 @@ import torch
 from torch import nn
 
 from saccade.attention.positions import is_position_table
-from saccade.tasks.task import Objective
+from saccade.tasks.task import Step
 from saccade.training.config import TrainConfig
 from saccade.training.muon import Muon, inner_matrices
 
+_OF_A_STEP = ("optimizer", "learning_rate", "betas", "epsilon", "weight_decay", "max_grad_norm")
 
-def optimizer_of(objective: Objective, config: TrainConfig, model: nn.Module) -> torch.optim.Optimizer:
+
+def settings_of(step: Step, config: TrainConfig) -> TrainConfig:
+    """The train section with what the step replaces."""
+    own = {name: getattr(step, name) for name in _OF_A_STEP}
+    return config.model_copy(update={name: value for name, value in own.items() if value is not None})
+
+
+def optimizer_of(step: Step, config: TrainConfig, model: nn.Module) -> torch.optim.Optimizer:
     """Weight decay is for what has two axes or more and is no table of positions: a bias or the gain of a norm that is pulled to 0 loses
     what it is for."""
     kinds: dict[str, Callable[..., torch.optim.Optimizer]] = {
@@ -21,8 +29,10 @@ def optimizer_of(objective: Objective, config: TrainConfig, model: nn.Module) ->
         "adamw": torch.optim.AdamW,
         "muon": partial(Muon, matrices=inner_matrices(model)),
     }
-    left_alone = [each for each in objective.parameters if each.dim() < 2 or is_position_table(each)]
-    decayed = [each for each in objective.parameters if each.dim() >= 2 and not is_position_table(each)]
+    decayed, left_alone = list[nn.Parameter](), list[nn.Parameter]()
+    for parameter in step.parameters:
+        is_decayed = parameter.dim() >= 2 and not is_position_table(parameter)
+        (decayed if is_decayed else left_alone).append(parameter)
     groups: list[dict[str, Any]] = [{"params": decayed}, {"params": left_alone, "weight_decay": 0.0}]
     return kinds[config.optimizer](
         groups,

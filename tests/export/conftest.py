@@ -12,7 +12,8 @@ from saccade.data.text.tokenizer import EOS
 from saccade.files import write_text
 from saccade.runs.train import train
 from saccade.tasks.translation.task import TranslationTask
-from saccade.training.checkpoint import RunDirectory, own_tensors
+from saccade.training.checkpoint import RunDirectory
+from saccade.training.weights import own_tensors
 
 SMALL = ["model.name=transformer", "model.layers=2", "model.width=16", "model.heads=2", "model.feed_forward=24"]
 

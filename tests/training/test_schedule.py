@@ -5,7 +5,7 @@ import math
 import pytest
 
 from saccade.training.config import TrainConfig
-from saccade.training.schedule import rate_at
+from saccade.training.schedule import dropout_share, rate_at
 
 
 def test_inverse_square_root_is_the_papers_rate():
@@ -26,13 +26,31 @@ def test_cosine_goes_from_the_highest_rate_to_zero():
     assert rate_at(config, 110, 1.0) == pytest.approx(0.0)
 
 
-def test_cosine_starts_from_the_highest_rate_also_where_minutes_end_the_training():
-    """Half of the minutes are over after a warm-up of 10 of a million steps."""
+def test_minutes_limit_the_warm_up_to_a_tenth_of_what_the_speed_allows():
+    """100 updates fit into the minute, so the warm-up of 400 takes 10."""
+    config = TrainConfig(schedule="cosine", learning_rate=2.0, warmup_steps=400, steps=1_000_000, minutes=1)
+    assert rate_at(config, 5, 0.05) == pytest.approx(1.0)
+    assert rate_at(config, 10, 0.1) == pytest.approx(2.0)
+    assert rate_at(config, 55, 0.55) == pytest.approx(1.0)
+    assert rate_at(config, 100, 1.0) == pytest.approx(0.0)
+    root = config.model_copy(update={"schedule": "inverse-square-root"})
+    assert rate_at(root, 40, 0.4) == pytest.approx(1.0)  # 2 √(10 / 40)
+
+
+def test_a_warm_up_shorter_than_a_tenth_of_the_minutes_keeps_its_length():
+    """1,000 updates fit into the minute."""
     config = TrainConfig(schedule="cosine", learning_rate=2.0, warmup_steps=10, steps=1_000_000, minutes=1)
-    assert rate_at(config, 10, 0.5) == pytest.approx(2.0)
-    assert rate_at(config, 11, 0.55) == pytest.approx(1.951, abs=1e-3)
-    assert rate_at(config, 15, 0.75) == pytest.approx(1.0)
-    assert rate_at(config, 20, 1.0) == pytest.approx(0.0)
+    assert rate_at(config, 5, 0.005) == pytest.approx(1.0)
+    assert rate_at(config, 10, 0.01) == pytest.approx(2.0)
+    assert rate_at(config, 505, 0.505) == pytest.approx(1.0)
+
+
+def test_minutes_limit_the_rise_of_dropout_to_a_tenth_of_them():
+    by_epochs = TrainConfig(dropout_epochs=10)
+    assert [dropout_share(by_epochs, epoch, 0.9) for epoch in (0, 5, 20)] == [0.0, 0.5, 1.0]
+    limited = TrainConfig(dropout_epochs=10, minutes=1)
+    assert [dropout_share(limited, 0, share) for share in (0.0, 0.05, 0.2)] == [0.0, 0.5, 1.0]
+    assert dropout_share(limited, 5, 0.01) == 0.5
 
 
 def test_constant_stays():

@@ -44,8 +44,8 @@ from saccade.tasks.inputs import Image
 from saccade.tasks.task import (
     Example,
     Loss,
-    Objective,
     Say,
+    Step,
     Trained,
     Validation,
     build_model,
@@ -145,8 +145,8 @@ class CaptionTask(Trained[AnyImage, CaptionOptions]):
 
     # Training
 
-    def objectives(self) -> list[Objective]:
-        return [Objective("loss", trainable([self.model]), self._loss, ("cross-entropy",))]
+    def steps(self) -> list[Step]:
+        return [Step("loss", trainable([self.model]), self._loss, ("cross-entropy",))]
 
     def epoch(self, number: int, rank: int, world: int) -> Sequence[Array]:
         size, seed = self.recipe.data.batch_size, self.recipe.train.seed

@@ -74,7 +74,10 @@ def look(
     )
 
 
-NO_ATTENTION = "this model has no attention to look at: train one that attends, such as vit or cnn, or a resnet with model.attention=after-stem"
+NO_ATTENTION = (
+    "this model has no attention to look at: train one that attends, such as vit or cnn, "
+    "or a resnet with model.attention=after-stem"
+)
 
 
 def _headed(

@@ -50,8 +50,8 @@ from saccade.tasks.task import (
     Example,
     Export,
     Loss,
-    Objective,
     Say,
+    Step,
     Trained,
     Validation,
     build_model,
@@ -160,9 +160,9 @@ class ImageClassTask(Trained[AnyImage, ImageOptions]):
 
     # Training
 
-    def objectives(self) -> list[Objective]:
+    def steps(self) -> list[Step]:
         shown = ("accuracy",) if self.glimpses is None else TERMS
-        return [Objective("loss", trainable([self.model]), self._loss, shown)]
+        return [Step("loss", trainable([self.model]), self._loss, shown)]
 
     def epoch(self, number: int, rank: int, world: int) -> Sequence[np.ndarray[Any, Any]]:
         count, batch = len(self.images.train), self.recipe.data.batch_size

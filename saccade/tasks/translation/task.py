@@ -34,11 +34,11 @@ from saccade.tasks.task import (
     Example,
     Export,
     Loss,
-    Objective,
     Question,
     Say,
     Scorer,
     SplitName,
+    Step,
     Stream,
     Trained,
     Validation,
@@ -142,12 +142,12 @@ class TranslationTask(Trained[str, TranslationOptions]):
 
     # Training
 
-    def objectives(self) -> list[Objective]:
+    def steps(self) -> list[Step]:
         reinforced = getattr(self.recipe.model, "selection", "soft") == "hard"
         objective = self.recipe.objective
         loss_is_more = reinforced or objective.label_smoothing > 0 or objective.consistency > 0
         shown = ("cross-entropy",) if loss_is_more else ()
-        return [Objective("loss", trainable([self.model]), self._loss, shown)]
+        return [Step("loss", trainable([self.model]), self._loss, shown)]
 
     def epoch(self, number: int, rank: int, world: int) -> Sequence[np.ndarray[Any, Any]]:
         return self.batches(rank, world).epoch(number)

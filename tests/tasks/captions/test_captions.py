@@ -85,7 +85,7 @@ def a_task(captions: Captions, name: str = "soft", dropout: float = 0.0, batch: 
 def trained(task: CaptionTask, updates: int, rate: float = 1e-2) -> CaptionTask:
     """By torch's own optimiser, on the first batches of an epoch again and again."""
     torch.manual_seed(0)
-    objective = task.objectives()[0]
+    objective = task.steps()[0]
     optimizer = torch.optim.Adam(objective.parameters, rate)
     works = task.epoch(0, 0, 1)
     task.model.train()
@@ -147,7 +147,7 @@ def test_the_loss_is_torchs_and_the_models_penalty(captions, name, smoothing):
     task = a_task(captions, name, label_smoothing=smoothing)
     task.model.eval()
     batch = task.batch(task.epoch(0, 0, 1)[0])
-    loss = task.objectives()[0].loss(batch)
+    loss = task.steps()[0].loss(batch)
     reading = task.model.read(task.model.encode(task.model.features(batch.seen)), batch.target_in)
     logits = task.model.output(reading.readouts).flatten(0, 1)
     words = batch.target_out.flatten()
@@ -165,7 +165,7 @@ def test_hard_attention_is_rewarded_for_words_better_than_the_moving_mean(captio
     task.model.eval()  # nothing is drawn, so that the same reading can be had twice
     task.model.baseline.fill_(2.0)
     batch = task.batch(task.epoch(0, 0, 1)[0])
-    loss = task.objectives()[0].loss(batch)
+    loss = task.steps()[0].loss(batch)
     reading = task.model.read(task.encoded(batch.seen), batch.target_in)
     nll = F.cross_entropy(task.model.output(reading.readouts).transpose(1, 2), batch.target_out, reduction="none")
     expected = nll.sum() + reading.penalty - 0.5 * ((2.0 - nll.detach()) * reading.log_prob).sum()
@@ -176,7 +176,7 @@ def test_hard_attention_is_rewarded_for_words_better_than_the_moving_mean(captio
 def test_the_baseline_moves_only_when_attention_sampled(captions):
     task = a_task(captions, "hard")
     task.model.train()
-    batch, loss = task.batch(task.epoch(0, 0, 1)[0]), task.objectives()[0].loss
+    batch, loss = task.batch(task.epoch(0, 0, 1)[0]), task.steps()[0].loss
     torch.manual_seed(0)
     moved = []
     for _ in range(20):
@@ -305,10 +305,10 @@ def test_a_frozen_encoder_looks_once_and_its_features_are_what_the_model_gets(ca
     expected = learning.model.features(learning.batch(work).seen)
     torch.testing.assert_close(batch.seen.float(), expected, atol=2e-3, rtol=2e-3)
     assert len(list((tmp_path / "features").glob("*.npy"))) == 1
-    loss = task.objectives()[0].loss(batch)
+    loss = task.steps()[0].loss(batch)
     loss.total.backward()
     assert all(parameter.grad is None for parameter in learning.model.encoder.parameters())
-    parameters = {id(each) for each in task.objectives()[0].parameters}
+    parameters = {id(each) for each in task.steps()[0].parameters}
     assert not parameters & {id(each) for each in learning.model.encoder.parameters()}
     written = task.validate().samples
     assert written == learning.validate().samples  # of features as of pixels

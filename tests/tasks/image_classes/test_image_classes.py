@@ -118,7 +118,7 @@ def test_validation_says_what_it_saw(trained):
 def test_the_loss_is_torchs(digits, smoothing):
     task = a_task(digits, label_smoothing=smoothing)
     work = task.epoch(0, 0, 1)[0]
-    loss = task.objectives()[0].loss(task.batch(work))
+    loss = task.steps()[0].loss(task.batch(work))
     images = (torch.tensor(digits.train.pixels[work]) / 255 - digits.mean[0]) / digits.deviation[0]
     labels = torch.tensor(digits.train.labels[work])
     logits = task.model(images)
@@ -135,7 +135,7 @@ def test_mixed_images_are_scored_against_mixed_targets(digits):
     torch.testing.assert_close(batch.targets.sum(1), torch.ones(len(batch.targets)))
     assert (batch.targets > 0.1).sum(1).max() == 2
     expected = -(batch.targets * task.model(batch.inputs).log_softmax(1)).sum()
-    torch.testing.assert_close(task.objectives()[0].loss(batch).total, expected)
+    torch.testing.assert_close(task.steps()[0].loss(batch).total, expected)
 
 
 def test_a_model_with_terms_of_its_own_has_each_of_them_reported(digits):
@@ -143,7 +143,7 @@ def test_a_model_with_terms_of_its_own_has_each_of_them_reported(digits):
     torch.manual_seed(7)
     expected = torch.rand(())
     torch.manual_seed(7)
-    (objective,) = task.objectives()
+    (objective,) = task.steps()
     assert torch.rand(()) == expected  # asking for the names drew nothing
     assert objective.shown == ("cross-entropy", "size")
     assert task.model.asked == 0
@@ -168,7 +168,7 @@ def test_processes_share_every_batch_and_a_process_without_a_share_has_none(digi
 
 def test_gradients_of_two_processes_add_up_to_those_of_one(digits):
     task = a_task(digits, label_smoothing=0.1)
-    loss = task.objectives()[0].loss
+    loss = task.steps()[0].loss
 
     def gradient(rank: int, world: int):
         task.model.zero_grad()

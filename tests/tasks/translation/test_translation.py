@@ -180,7 +180,7 @@ def test_hard_attention_gets_a_gradient_from_reinforce(tmp_path):
     recipe = load_recipe("digits-rnn", ["model.selection=hard", "data.examples=50"])
     task = TranslationTask.prepare(recipe, tmp_path, print)
     task.model.train()
-    loss = task.objectives()[0].loss(task.batch(task.epoch(0, 0, 1)[0]))
+    loss = task.steps()[0].loss(task.batch(task.epoch(0, 0, 1)[0]))
     loss.total.backward()
     gradient = task.model.decoder.attention.score.v.grad
     assert gradient is not None

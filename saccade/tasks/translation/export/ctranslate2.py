@@ -75,7 +75,7 @@ def is_quantised(quantization: str | None) -> bool:
     return quantization not in (None, "float32")
 
 
-def require_exportable(task: "TranslationTask") -> None:
+def require_exportable(task: "TranslationTask") -> Transformer:
     model = task.model
     can = "CTranslate2 can run translation Transformers with scaled-dot attention"
     if not isinstance(model, Transformer):
@@ -83,6 +83,7 @@ def require_exportable(task: "TranslationTask") -> None:
         raise UserError(f"the model is {name}, and {can}: use it with torch")
     if task.recipe.model.score != "scaled-dot":
         raise UserError(f"the attention score is {task.recipe.model.score}, and {can}: use torch, or export to ONNX")
+    return model
 
 
 # The model
@@ -90,7 +91,7 @@ def require_exportable(task: "TranslationTask") -> None:
 
 def _write_model(task: "TranslationTask", directory: Path, quantization: str | None) -> None:
     directory.mkdir(exist_ok=True)
-    spec = specification(task.model, task.recipe.model, _positions_needed(task))
+    spec = specification(require_exportable(task), task.recipe.model, _positions_needed(task))
     vocabularies = task.vocabularies
     spec.register_source_vocabulary(vocabularies.source.vocabulary)
     spec.register_target_vocabulary(vocabularies.target.vocabulary)
