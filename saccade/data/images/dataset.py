@@ -27,8 +27,8 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
-from saccade.config.errors import Means
 from saccade.config.files import nearest_file
+from saccade.config.kinds import Means
 from saccade.config.recipe import Config, files_may_be_missing
 from saccade.data.image_shape import ImageShape
 from saccade.data.images.cache import ImageSet, write_sets
