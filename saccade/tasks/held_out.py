@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from saccade.data.text.corpus import SplitName
+from saccade.data.splits import SplitName
 from saccade.errors import UserError
 from saccade.tasks.task import Example, Task
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from saccade.config.recipe import Recipe
-from saccade.data.text.corpus import SplitName
+from saccade.data.splits import SplitName
 
 
 @dataclass(frozen=True)

@@ -21,16 +21,14 @@ from pydantic import Field, ValidationInfo, model_validator
 from saccade.config.recipe import Config, ExistingFile, files_may_be_missing
 from saccade.data.builtin.digits import LONGEST, reversed_digits
 from saccade.data.builtin.phrasebook.phrases import Phrase, phrases
+from saccade.data.splits import SplitName
 from saccade.data.text.pairs import Pair, Report, counted, holds_both_sides, normalise, read_pairs, split_pairs
 from saccade.data.text.shards import TokenPairs, write_shards
 from saccade.data.text.tokenizer import Kind, Tokenizer, Vocabularies
-from saccade.errors import UserError
+from saccade.errors import Say, UserError
 from saccade.files import make_directory, write_text
 
 FEW_PAIRS = 1000
-
-SplitName = Literal["valid", "test"]
-Say = Callable[[str], None]
 
 
 class CorpusConfig(Config):
@@ -102,7 +100,7 @@ class Corpus:
         return TokenPairs.open(self.directory / "tokens" / "train")
 
     def held_out(self, split: SplitName) -> list[Phrase]:
-        return self.valid if split == "valid" else self.test
+        return {"valid": self.valid, "test": self.test}[split]
 
     @property
     def has_alignments(self) -> bool:

@@ -11,8 +11,6 @@ gets its name when everything is in it, so one that was interrupted halfway is n
 
 import json
 import os
-import shutil
-import uuid
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -23,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from saccade.errors import UserError
+from saccade.files import replacing_directory
 
 Array = np.ndarray[Any, np.dtype[Any]]
 SIDES = ("source", "target")
@@ -97,17 +96,8 @@ def write_shards(
     """
     directory = Path(directory)
     _check_replaceable(directory)
-    aside = directory.with_name(f".{directory.name}.{uuid.uuid4().hex}.part")
-    try:
-        aside.mkdir(parents=True)
+    with replacing_directory(directory) as aside:
         _write(aside, pairs, np.dtype(np.uint16 if vocabulary_size <= 1 << 16 else np.int32), origin)
-        _put_in_place(aside, directory)
-    except OSError as error:
-        raise UserError(
-            f"{directory} cannot be written ({error.strerror}); make room or choose another place."
-        ) from None
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
     return TokenPairs.open(directory)
 
 
@@ -139,16 +129,6 @@ def _check_replaceable(directory: Path) -> None:
     ours = (directory / "header.json").is_file()
     if directory.exists() and not ours and not (directory.is_dir() and not any(directory.iterdir())):
         raise UserError(f"{directory} holds something else than a tokenised corpus; choose another place or delete it.")
-
-
-def _put_in_place(aside: Path, directory: Path) -> None:
-    if not directory.exists():
-        aside.rename(directory)
-        return
-    older = aside.with_suffix(".old")
-    directory.rename(older)
-    aside.rename(directory)
-    shutil.rmtree(older)
 
 
 class _SideWriter:
@@ -185,9 +165,6 @@ class _SideWriter:
         try:
             if error_type is None:
                 self._flush()
-                for file in (self._tokens_file, self._offsets_file):
-                    file.flush()
-                    os.fsync(file.fileno())
         finally:
             self._tokens_file.close()
             self._offsets_file.close()

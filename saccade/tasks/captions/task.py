@@ -25,15 +25,15 @@ from saccade.attention import record_attention
 from saccade.config.recipe import Config as BaseConfig
 from saccade.config.recipe import Recipe
 from saccade.data.captions import dataset as caption_data
-from saccade.data.captions.dataset import Array, CaptionPairs, Captions, CaptionsConfig, Say, equal_length_batches
+from saccade.data.captions.dataset import Array, CaptionPairs, Captions, CaptionsConfig, equal_length_batches
 from saccade.data.captions.files import plain
 from saccade.data.images.decoding import Pixels
 from saccade.data.images.features import cache_directory, features
-from saccade.data.images.splits import SplitName
 from saccade.data.images.store import AnyImage, name_of, pixels_of
+from saccade.data.splits import SplitName
 from saccade.data.text.tokenizer import BOS, EOS, PAD, UNK
 from saccade.decoding import score_targets
-from saccade.errors import UserError
+from saccade.errors import Say, UserError
 from saccade.layers import efficientnet
 from saccade.layers.cross_entropy import linear_cross_entropy
 from saccade.metrics.captions import CaptionScores, score_captions

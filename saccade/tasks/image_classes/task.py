@@ -29,13 +29,14 @@ from saccade.config.recipe import Config as BaseConfig
 from saccade.config.recipe import Recipe
 from saccade.data.images import dataset as image_data
 from saccade.data.images.augment import Augment, AugmentConfig, Standardise
-from saccade.data.images.dataset import Images, ImagesConfig, Say
+from saccade.data.images.dataset import Images, ImagesConfig
 from saccade.data.images.decoding import BadImage, Pixels, decode
 from saccade.data.images.files import list_images
 from saccade.data.images.scatter import scattered, shape_after
-from saccade.data.images.splits import SPLITS, SplitName, batches, check_classes
+from saccade.data.images.splits import batches, check_classes
 from saccade.data.images.store import AnyImage, name_of, pixels_of
-from saccade.errors import UserError
+from saccade.data.splits import SPLITS, SplitName
+from saccade.errors import Say, UserError
 from saccade.metrics.classes import ClassScores, score_classes
 from saccade.models.shapes import Shapes
 from saccade.tasks.task import Example, Loss, Objective, Validation, device, trainable

@@ -18,14 +18,15 @@ from torch import Tensor, nn
 from saccade.config.recipe import Config as BaseConfig
 from saccade.config.recipe import Recipe
 from saccade.data.builtin.phrasebook.phrases import Phrase
+from saccade.data.splits import SplitName
 from saccade.data.text import corpus as corpora
 from saccade.data.text.batching import PairBatch, TokenBatches, collate
-from saccade.data.text.corpus import Corpus, CorpusConfig, Say, SplitName
+from saccade.data.text.corpus import Corpus, CorpusConfig
 from saccade.data.text.pairs import as_line, counted, normalise
 from saccade.data.text.shards import TokenPairs
 from saccade.data.text.tokenizer import BOS, EOS, PAD, UNK
-from saccade.decoding import Hypothesis, score_targets
-from saccade.errors import UserError
+from saccade.decoding import Hypothesis, max_target_length, score_targets
+from saccade.errors import Say, UserError
 from saccade.layers.consistency import consistent_cross_entropy
 from saccade.layers.cross_entropy import linear_cross_entropy
 from saccade.metrics.bleu import TranslationScores, score_translations
@@ -243,7 +244,7 @@ class TranslationTask:
                 self.model.eval()
             memory, lengths = self.encoded([ids[row] for row in rows])
             begin = None if forced is None else [forced[row] for row in rows]
-            return generate(self.stepper, memory, 2 * lengths + 20, config, begin, rows)
+            return generate(self.stepper, memory, max_target_length(lengths), config, begin, rows)
 
         return self.in_words(sources, found_in_order([len(tokens) for tokens in ids], config.batch_size, search))
 
