@@ -72,7 +72,7 @@ def predict(
 ) -> None:
     """Translate sentences, name or describe what is in pictures: a line in, a line out."""
     import saccade as library
-    from saccade.data.text.pairs import decoded_lines
+    from saccade.data.text.lines import decoded_lines
     from saccade.tasks.held_out import example_or_itself
 
     if not inputs and sys.stdin.isatty():

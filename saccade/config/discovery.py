@@ -85,6 +85,11 @@ class Discovery:
             ) from None
 
 
+def task_names() -> list[str]:
+    """The tasks of the library."""
+    return _folders("saccade.tasks")
+
+
 def _reaches_into(module: str, directory: Path) -> bool:
     """Whether importing a module could execute a file inside a directory."""
     inside = {os.path.abspath(directory), os.path.realpath(directory)}

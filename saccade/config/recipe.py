@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, create_model
 
-from saccade.config.discovery import Discovery
+from saccade.config.discovery import Discovery, task_names
 from saccade.config.errors import OPTIONS, Sources, sentences, together
 from saccade.config.files import (
     Place,
@@ -35,7 +35,17 @@ from saccade.config.kinds import Means, is_path, meaning
 from saccade.errors import ConfigError
 from saccade.files import expanded
 
-__all__ = ["Config", "ExistingFile", "ExistingFolder", "Recipe", "find_recipe", "from_values", "load", "recipes"]
+__all__ = [
+    "Config",
+    "ExistingFile",
+    "ExistingFolder",
+    "Recipe",
+    "find_recipe",
+    "from_values",
+    "load",
+    "recipes",
+    "task_names",
+]
 
 _VARIABLE = re.compile(r"\$(\$?)\{([A-Za-z_][A-Za-z0-9_]*)\}")
 

@@ -5,8 +5,7 @@
     TokenPairs.open("run/tokens/train")         # the same, in another process
 
 A directory of five files: the token ids of each side, one after another (unsigned 16 bit if the vocabulary allows it, else 32 bit);
-where each sentence begins (64 bit, one more than there are sentences, so that the last knows its end); and header.json. The directory
-gets its name when everything is in it, so one that was interrupted halfway is never taken for whole.
+the offset of each sentence (64 bit, and one more, the end of the last); and header.json. The directory gets its name when it is complete.
 """
 
 import json
@@ -26,6 +25,7 @@ from saccade.files import replacing_directory
 Array = np.ndarray[Any, np.dtype[Any]]
 SIDES = ("source", "target")
 FLUSH_TOKENS = 1 << 20
+_DTYPES = ("<u2", "<i4")
 
 
 class TokenPairs:
@@ -33,18 +33,20 @@ class TokenPairs:
 
     def __init__(self, source: "_Side", target: "_Side", fingerprint: str, origin: str = ""):
         self.fingerprint = fingerprint  # of the token ids: equal for equal pairs, wherever they are stored
-        self.origin = origin  # what the writer said they were made from
+        self.origin = origin  # what the writer says they were made from
         self._source = source
         self._target = target
 
     @classmethod
     def open(cls, directory: str | os.PathLike[str]) -> "TokenPairs":
-        """Reads the header and checks the sizes of the files; they are mapped at the first use in each process."""
+        """Reads the header and checks the sizes of the files; they are mapped on first use in each process."""
         directory = Path(directory)
         try:
             header = json.loads((directory / "header.json").read_text(encoding="utf-8"))
             if header["version"] != 1:
                 raise ValueError(f"version {header['version']}")
+            if header["dtype"] not in _DTYPES:  # a stranger's header must not choose how memory is read
+                raise ValueError(f"dtype {header['dtype']!r}")
             sides = [
                 _Side(directory / side, header["dtype"], int(header["pairs"]), int(header[f"{side}_tokens"]))
                 for side in SIDES
@@ -54,7 +56,7 @@ class TokenPairs:
             return cls(sides[0], sides[1], header["fingerprint"], header["origin"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UserError(
-                f"{directory} does not hold a whole tokenised corpus ({error}); train the run anew, with another --out."
+                f"{directory} is not a complete tokenised corpus ({error}): train the run again, with another --out"
             ) from None
 
     @classmethod
@@ -91,8 +93,8 @@ def write_shards(
 ) -> TokenPairs:
     """Write the pairs in memory for about a million tokens, and open them.
 
-    `vocabulary_size` is that of the larger side. `origin` is kept for the caller, to know later what the tokens were made from. An
-    older corpus under the same name is replaced when the new one is whole.
+    `vocabulary_size` is that of the larger side. `origin` is stored for the caller: what the tokens were made from. An older corpus under
+    the same name is replaced when the new one is complete.
     """
     directory = Path(directory)
     _check_replaceable(directory)
@@ -112,7 +114,7 @@ def _write(
             target.add(target_ids)
             count += 1
     if count == 0:
-        raise UserError("There are no pairs to tokenise; give a corpus with some.")
+        raise UserError("there are no pairs to tokenise: give a corpus with some")
     header = {
         "version": 1,
         "pairs": count,
@@ -128,7 +130,7 @@ def _write(
 def _check_replaceable(directory: Path) -> None:
     ours = (directory / "header.json").is_file()
     if directory.exists() and not ours and not (directory.is_dir() and not any(directory.iterdir())):
-        raise UserError(f"{directory} holds something else than a tokenised corpus; choose another place or delete it.")
+        raise UserError(f"{directory} is not a tokenised corpus: choose another place or delete it")
 
 
 class _SideWriter:
@@ -171,7 +173,7 @@ class _SideWriter:
 
 
 class _Fingerprint:
-    """Over the tokens and the ends of sequences as they come, whatever the parts they come in."""
+    """Of the tokens and the ends of sequences, independent of the chunks in which they are added."""
 
     def __init__(self) -> None:
         self._tokens = blake2b(digest_size=16)
@@ -186,12 +188,12 @@ class _Fingerprint:
 
 
 def _joined(fingerprints: list[_Fingerprint]) -> str:
-    return blake2b(b"".join(each.digest() for each in fingerprints), digest_size=16).hexdigest()
+    return blake2b(b"".join(fingerprint.digest() for fingerprint in fingerprints), digest_size=16).hexdigest()
 
 
 @dataclass
 class _Side:
-    """Token id sequences end to end. Given as a path, the files are mapped when first used."""
+    """Token id sequences, concatenated. Given as a path, the files are mapped on first use."""
 
     path: Path | None
     dtype: str
@@ -240,7 +242,7 @@ class _Side:
         return tokens[offsets[start] : offsets[start + 1]]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Sent to another process, a path travels and not the corpus."""
+        """Another process gets the path, not the corpus."""
         return {**self.__dict__, "_arrays": None if self.path is not None else self._arrays}
 
 
