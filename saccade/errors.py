@@ -1,4 +1,8 @@
-"""Mistakes that a person can mend: one sentence each, shown without a traceback."""
+"""Messages for people: errors shown as one sentence without a traceback, and notices while work goes on."""
+
+from collections.abc import Callable
+
+Say = Callable[[str], None]  # shows a notice: one sentence
 
 
 class UserError(Exception):
@@ -8,7 +12,7 @@ class UserError(Exception):
 
 
 class Diverged(UserError):
-    """What a model computes is no number any more."""
+    """The outputs or weights of a model became NaN or infinite."""
 
 
 class ConfigError(UserError):

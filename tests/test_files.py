@@ -1,14 +1,14 @@
-"""Files are whole or not there."""
+"""Files and directories are complete or absent."""
 
 import subprocess
 import sys
 
 import pytest
 
-from saccade.files import replacing, write_text
+from saccade.files import replacing, replacing_directory, write_text
 
 
-def test_what_a_killed_process_left_is_swept_away_and_a_living_ones_is_kept(tmp_path):
+def test_what_a_killed_process_left_half_written_is_removed(tmp_path):
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
     living = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
@@ -38,7 +38,23 @@ def test_an_error_changes_nothing(tmp_path):
     assert (tmp_path / "x.txt").read_text() == "before"
 
 
-def test_whoever_may_read_other_files_may_read_weights_too(tiny_run):
+def test_weights_have_the_permissions_of_other_files(tiny_run):
     ordinary = (tiny_run / "config.yaml").stat().st_mode
     weights = [tiny_run / "model.safetensors", *(tiny_run / "state").glob("*.safetensors")]
     assert {path.stat().st_mode for path in weights} == {ordinary}
+
+
+def test_a_directory_replaces_another_when_it_is_complete_and_not_before(tmp_path):
+    def write(text, fails=False):
+        with replacing_directory(tmp_path / "x") as aside:
+            (aside / "a.txt").write_text(text)
+            if fails:
+                raise ZeroDivisionError
+
+    write("first")
+    with pytest.raises(ZeroDivisionError):
+        write("half", fails=True)
+    assert (tmp_path / "x" / "a.txt").read_text() == "first"
+    write("second")
+    assert (tmp_path / "x" / "a.txt").read_text() == "second"
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]

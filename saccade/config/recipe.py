@@ -1,18 +1,15 @@
-"""From a recipe (YAML) to typed, frozen configs, checked whole before anything starts.
+"""From a recipe (YAML) to typed, frozen configs, all of it checked before anything starts.
 
-A recipe names a task, a folder of saccade/tasks, and a model, a file of saccade/models. The task's `task.py` and the model's file have a
-`Config` that says which settings there are, next to the class that they configure; saccade/training/config.py has `train`'s.
-The modules are imported here by name, at load, because everything else stands above this file.
+A recipe names a task and a model (discovery.py says how they are found). The modules of both have a `Config` that says which settings
+there are, next to the class that they configure; saccade/training/config.py has `train`'s.
 """
 
 import importlib
-import importlib.util
 import json
 import os
-import pkgutil
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -20,13 +17,13 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, create_model
 
-from saccade.config.errors import OPTIONS, Means, Sources, listed, meaning, sentences, together
+from saccade.config.discovery import Discovery, task_names
+from saccade.config.errors import OPTIONS, Sources, sentences, together
 from saccade.config.files import (
     Place,
     dump,
     find_recipe,
     format_place,
-    nearest,
     nearest_file,
     parse,
     parse_override,
@@ -34,10 +31,21 @@ from saccade.config.files import (
     read,
     recipes,
 )
+from saccade.config.kinds import Means, is_path, meaning
 from saccade.errors import ConfigError
 from saccade.files import expanded
 
-__all__ = ["Config", "ExistingFile", "ExistingFolder", "Recipe", "find_recipe", "from_values", "load", "recipes"]
+__all__ = [
+    "Config",
+    "ExistingFile",
+    "ExistingFolder",
+    "Recipe",
+    "find_recipe",
+    "from_values",
+    "load",
+    "recipes",
+    "task_names",
+]
 
 _VARIABLE = re.compile(r"\$(\$?)\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
@@ -102,6 +110,7 @@ class Recipe(Config):
     """A whole recipe: also an instance of its task's Config, so its other sections are `recipe.data` and so on."""
 
     task_config: ClassVar[type[Config]]
+    model_name: ClassVar[str]  # as the recipe has it
 
     description: str = ""
     task: str
@@ -120,10 +129,6 @@ class Recipe(Config):
     def model_module(self) -> ModuleType:
         return sys.modules[type(self.model).__module__]
 
-    @property
-    def model_name(self) -> str:
-        return self.model_module.__name__.rpartition(".")[2]
-
     def to_dict(self) -> dict[str, Any]:
         """Every value, defaults too, as plain text, numbers and lists, in the order of a recipe."""
         values = self.model_dump(mode="json")
@@ -133,7 +138,7 @@ class Recipe(Config):
 
     def to_yaml(self) -> str:
         """The recipe written out in full; `load` reads it back to an equal one."""
-        return dump(_escaped(self.to_dict()))
+        return dump(_escaped(self.to_dict(), (), type(self)))
 
 
 def explained(recipe: Recipe) -> str:
@@ -159,9 +164,9 @@ def load(
 ) -> Recipe:
     """Read a recipe by name or path, apply overrides such as "model.layers=4" (the last one wins), and check all of it.
 
-    `varied` are the overrides of one run of a comparison: a mistake in them is told as one of --vary, not of --set.
-    `check_files=False` reads the config of a trained model where its training data need not be any more, `complete=False` a recipe
-    whose files are still to be named.
+    `varied` are the overrides of one run of a comparison: the message about a mistake in them says --vary, not --set.
+    `check_files=False` reads the config that a run stored: its training data may be gone, and ${NAME} in it is plain text, because it may
+    be a stranger's. `complete=False` reads a recipe whose files are still to be named.
     `package` holds the tasks, models and training modules.
     """
     path = find_recipe(recipe)
@@ -175,39 +180,48 @@ def load(
         )
     sources = Sources({place: f"{label}, line {line}" for place, line in lines.items()} | {(): label})
     before = _model_name(values)
-    for option, given in (("--set", overrides), ("--vary", varied)):
-        for override in given:
+    for option, changes in (("--set", overrides), ("--vary", varied)):
+        for override in changes:
             _override(values, sources, override, option)
     if before != _model_name(values) and isinstance(values.get("model"), dict):
         # Another model: the recipe's own settings were for the one it named.
         own = values["model"].items()
         values["model"] = {name: value for name, value in own if sources.get(("model", name)) in OPTIONS}
-    return _checked(_expanded(values, (), sources), label, sources, package, check_files, complete)
+    is_run = not check_files or path.name == "config.yaml"
+    discovery = Discovery(package, path.parent if is_run else None)
+    return _checked(values, label, sources, discovery, check_files, complete)
 
 
 def from_values(values: dict[str, Any], label: str) -> Recipe:
-    """The recipe of a model that was trained elsewhere, on files that nobody knows. `label` says where the values are from."""
-    return _checked(values, label, Sources({(): label}), "saccade", check_files=False, complete=False)
+    """The recipe of a model that was trained elsewhere, on unknown files. `label` says where the values are from."""
+    return _checked(values, label, Sources({(): label}), Discovery("saccade"), check_files=False, complete=False)
 
 
 def _checked(
-    values: dict[str, Any], label: str, sources: Sources, package: str, check_files: bool, complete: bool
+    values: dict[str, Any], label: str, sources: Sources, discovery: Discovery, check_files: bool, complete: bool
 ) -> Recipe:
-    task = _task(values, sources, package)
-    model = _model(values, sources, task, package)
-    train = importlib.import_module(f"{package}.training.config").TrainConfig
-    recipe_class = _recipe_class(task.Config, model.Config, train)
+    task = discovery.task(values, sources)
+    section = values.get("model")
+    if section is not None and not isinstance(section, dict):
+        raise ConfigError(
+            f"model = {quoted(section)} ({sources.of(('model',))}) must be a group of settings, one of them `name`"
+        )
+    values["model"] = section or {}
+    model = discovery.model(values, sources, task)
+    train = importlib.import_module(f"{discovery.package}.training.config").TrainConfig
+    recipe_class = _recipe_class(task.Config, model.Config, train, values["model"]["name"])
     values["model"] = {name: value for name, value in values["model"].items() if name != "name"}
     for name, field in recipe_class.model_fields.items():
         if _is_config(field.annotation) and values.get(name) is None:
             values[name] = {}  # a section left out, or with nothing under it, has its defaults
+    values = _expanded(values, (), recipe_class, sources, environment=check_files)
     try:
         return recipe_class.model_validate_json(
             _as_json(values, label), context={"check_files": check_files, "complete": complete}
         )
     except ValidationError as error:
-        found = sentences(error, recipe_class, values, sources, _settings_of_models(task, package))
-        raise ConfigError(together(found, label)) from None
+        messages = sentences(error, recipe_class, values, sources, discovery.settings_of_models(task))
+        raise ConfigError(together(messages, label)) from None
 
 
 def _model_name(values: dict[str, Any]) -> Any:
@@ -231,19 +245,23 @@ def _override(values: dict[str, Any], sources: Sources, override: str, option: s
     sources[place] = option
 
 
-def _expanded(value: Any, place: Place, sources: Sources) -> Any:
-    """${NAME} in text becomes the environment's value; $${NAME} stays ${NAME}."""
+def _expanded(value: Any, place: Place, recipe: type[Config], sources: Sources, environment: bool) -> Any:
+    """${NAME} in a path becomes the environment's value, where that is allowed or a person gave the path just now; $${NAME} stays ${NAME}.
+    Other text is never touched: it may be published."""
     if isinstance(value, dict):
-        return {name: _expanded(inner, (*place, name), sources) for name, inner in value.items()}
+        return {name: _expanded(inner, (*place, name), recipe, sources, environment) for name, inner in value.items()}
     if isinstance(value, list):
-        return [_expanded(inner, (*place, index), sources) for index, inner in enumerate(value)]
-    if not isinstance(value, str):
+        return [_expanded(inner, (*place, index), recipe, sources, environment) for index, inner in enumerate(value)]
+    if not isinstance(value, str) or not is_path(recipe, place):
         return value
+    environment = environment or sources.of(place) in OPTIONS
 
     def replace(match: re.Match[str]) -> str:
         dollar, name = match.groups()
         if dollar:
             return match[0][1:]
+        if not environment:
+            return match[0]
         if name not in os.environ:
             raise ConfigError(
                 f"{format_place(place)} = {quoted(value)} ({sources.of(place)}) needs the environment variable {name}, "
@@ -254,12 +272,12 @@ def _expanded(value: Any, place: Place, sources: Sources) -> Any:
     return _VARIABLE.sub(replace, value)
 
 
-def _escaped(value: Any) -> Any:
+def _escaped(value: Any, place: Place, recipe: type[Config]) -> Any:
     if isinstance(value, dict):
-        return {name: _escaped(inner) for name, inner in value.items()}
+        return {name: _escaped(inner, (*place, name), recipe) for name, inner in value.items()}
     if isinstance(value, list):
-        return [_escaped(inner) for inner in value]
-    return _VARIABLE.sub(r"$\g<0>", value) if isinstance(value, str) else value
+        return [_escaped(inner, (*place, index), recipe) for index, inner in enumerate(value)]
+    return _VARIABLE.sub(r"$\g<0>", value) if isinstance(value, str) and is_path(recipe, place) else value
 
 
 def _as_json(values: dict[str, Any], label: str) -> bytes:
@@ -270,84 +288,13 @@ def _as_json(values: dict[str, Any], label: str) -> bytes:
         raise ConfigError(f"{label} holds text that is not valid Unicode ({error.object[error.start]!a})") from None
 
 
-def _task(values: dict[str, Any], sources: Sources, package: str) -> ModuleType:
-    name = values.get("task")
-    tasks = _folder_names(f"{package}.tasks")
-    if isinstance(name, str) and name in tasks:
-        return importlib.import_module(f"{package}.tasks.{name}.task")
-    raise _wrong_name(("task",), values, sources, tasks, "a task")
-
-
-def _model(values: dict[str, Any], sources: Sources, task: ModuleType, package: str) -> ModuleType:
-    section, place = values.get("model"), ("model", "name")
-    if section is not None and not isinstance(section, dict):
-        raise ConfigError(
-            f"model = {quoted(section)} ({sources.of(('model',))}) must be a group of settings, one of them `name`"
-        )
-    values["model"] = section = section or {}
-    name, kind = section.get("name"), task.Config.model_kind
-    if isinstance(name, str) and name in _file_names(f"{package}.models"):
-        module = importlib.import_module(f"{package}.models.{name}")
-        if kind in getattr(getattr(module, "Config", None), "serves", ()):
-            return module
-    fitting = [model for model, config in _modules(f"{package}.models", "serves") if kind in config.serves]
-    raise _wrong_name(place, section, sources, fitting, f"a model for the task {values['task']}")
-
-
-def _settings_of_models(task: ModuleType, package: str) -> dict[str, list[str]]:
-    """Every setting of every model for the task, and which models have it."""
-    found: dict[str, list[str]] = {}
-    for name, config in _modules(f"{package}.models", "serves"):
-        if task.Config.model_kind in config.serves:
-            for setting in config.model_fields:
-                found.setdefault(setting, []).append(name)
-    return found
-
-
-def _wrong_name(
-    place: Place, section: Mapping[str, Any], sources: Sources, names: Sequence[str], what: str
-) -> ConfigError:
-    given, where = section.get(str(place[-1])), f"({sources.of(place)})"
-    choice = f"choose {listed(names, 'or')}"
-    if given is None:
-        return ConfigError(f"{format_place(place)} {where} is missing: {choice}")
-    near = nearest(given, names)
-    hint = f"did you mean {near}? ({choice})" if near else choice
-    return ConfigError(f"{format_place(place)} = {quoted(given)} {where} is not {what}: {hint}")
-
-
 @cache
-def _recipe_class(task: type[Config], model: type[Config], train: type[Config]) -> type[Recipe]:
+def _recipe_class(task: type[Config], model: type[Config], train: type[Config], model_name: str) -> type[Recipe]:
     """One class per combination, so that a recipe read back compares equal."""
-    made = create_model("Recipe", __base__=(task, Recipe), model=(model, ...), train=(train, ...))
-    made.task_config = task  # type: ignore[attr-defined]
-    return cast(type[Recipe], made)
+    made = cast(type[Recipe], create_model("Recipe", __base__=(task, Recipe), model=(model, ...), train=(train, ...)))
+    made.task_config, made.model_name = task, model_name
+    return made
 
 
 def _is_config(annotation: object) -> bool:
     return isinstance(annotation, type) and issubclass(annotation, Config)
-
-
-def task_names() -> list[str]:
-    return _folder_names("saccade.tasks")
-
-
-def _folder_names(package: str) -> list[str]:
-    spec = importlib.util.find_spec(package)
-    found = pkgutil.iter_modules(spec.submodule_search_locations if spec else None)
-    return [module.name for module in found if module.ispkg]
-
-
-def _file_names(package: str) -> list[str]:
-    spec = importlib.util.find_spec(package)
-    return [module.name for module in pkgutil.iter_modules(spec.submodule_search_locations if spec else None)]
-
-
-def _modules(package: str, attribute: str) -> list[tuple[str, Any]]:
-    """Every module whose Config has the attribute: slow, so only for what an error says."""
-    found = []
-    for name in _file_names(package):
-        config = getattr(importlib.import_module(f"{package}.{name}"), "Config", None)
-        if hasattr(config, attribute):
-            found.append((name, config))
-    return found

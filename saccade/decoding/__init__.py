@@ -9,7 +9,7 @@ sentences, and none of them depends on what else is in the batch.
 """
 
 from saccade.decoding.beam import BeamConfig, beam_search
-from saccade.decoding.constraints import Prefix
+from saccade.decoding.constraints import Prefix, max_target_length
 from saccade.decoding.greedy import greedy_search
 from saccade.decoding.hypothesis import Hypothesis
 from saccade.decoding.sampling import SamplingConfig, sample
@@ -25,6 +25,7 @@ __all__ = [
     "TracksCoverage",
     "beam_search",
     "greedy_search",
+    "max_target_length",
     "sample",
     "score_targets",
 ]

@@ -8,7 +8,7 @@ same score whether its beginning was forced or found, and the same again when it
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -16,6 +16,13 @@ from torch import Tensor
 from saccade.errors import ConfigError
 
 FREE = -1
+
+Length = TypeVar("Length", int, Tensor)
+
+
+def max_target_length(source_length: Length) -> Length:
+    """How long a translation may become, both lengths with their end token: no fluent one is longer."""
+    return 2 * source_length + 20
 
 
 class Prefix(NamedTuple):

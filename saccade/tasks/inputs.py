@@ -15,7 +15,7 @@ from saccade.config.recipe import Config
 from saccade.data.image_shape import ImageShape
 from saccade.data.images.decoding import ENDINGS, BadImage, open_image
 from saccade.data.images.store import AnyImage, name_of, open_store, pixels_of
-from saccade.data.text.pairs import decoded_lines
+from saccade.data.text.lines import decoded_lines
 from saccade.errors import UserError
 from saccade.tasks.task import Example, Limits, Typed
 from saccade.views.axes import data_address

@@ -20,13 +20,13 @@ from torch import Tensor, nn
 
 from saccade.config.options import Options
 from saccade.config.recipe import Config, Recipe
-from saccade.data.images.splits import SplitName as SplitName
+from saccade.data.splits import SplitName as SplitName
+from saccade.errors import Say as Say
 from saccade.errors import UserError
 from saccade.views.view import View
 
 Content = TypeVar("Content")
 Chosen = TypeVar("Chosen", bound=Options)
-Say = Callable[[str], None]
 Json = dict[str, Any]
 Work = Any  # what `epoch` lists and `batch` turns into a batch: only the task looks inside
 

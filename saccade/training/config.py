@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from saccade.config.errors import Means
+from saccade.config.kinds import Means
 from saccade.config.recipe import Config
 
 Beta = Annotated[float, Field(ge=0, lt=1)]

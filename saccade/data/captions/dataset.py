@@ -25,13 +25,13 @@ from pydantic import Field, ValidationInfo, model_validator
 
 from saccade.config.recipe import Config, ExistingFile, files_may_be_missing
 from saccade.data.builtin.shapes import SIDE, Region
-from saccade.data.captions.sources import Say, Source, files_source, shapes_source
+from saccade.data.captions.sources import Source, files_source, shapes_source
 from saccade.data.image_shape import ImageShape
 from saccade.data.images.cache import ImageSet, write_sets
 from saccade.data.images.dataset import ImagesPath
-from saccade.data.images.splits import SPLITS, SplitName
+from saccade.data.splits import PURPOSES, SPLITS, SplitName
 from saccade.data.text.tokenizer import Tokenizer, Vocabularies
-from saccade.errors import UserError
+from saccade.errors import Say, UserError
 from saccade.files import make_directory, write_text
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -176,7 +176,7 @@ def prepare(config: CaptionsConfig, directory: Path, say: Say) -> Captions:
     Vocabularies(vocabulary, vocabulary).save(directory / "tokenizer.json")
     write_text(directory / "captions.json", json.dumps({"image": asdict(shape)}, indent=1))
     parts = [
-        f"{len(captions[split]):,} images with {sum(map(len, captions[split])):,} captions to {_PURPOSES[split]}"
+        f"{len(captions[split]):,} images with {sum(map(len, captions[split])):,} captions to {PURPOSES[split]}"
         for split in SPLITS
     ]
     say(f"{', '.join(parts[:2])} and {parts[2]}; a vocabulary of {len(vocabulary):,} words")
@@ -213,9 +213,6 @@ def equal_length_batches(
 # What is kept
 
 
-_PURPOSES: dict[str, str] = {"train": "train on", "valid": "validate", "test": "test"}
-
-
 def _source(config: CaptionsConfig, say: Say) -> Source:
     if config.corpus == "shapes":
         return shapes_source(config.examples)
@@ -230,7 +227,7 @@ def _keep(directory: Path, split: SplitName, source: Source, shape: ImageShape) 
     """Writes and returns the captions of the images that could be decoded."""
     names = ImageSet.open(directory / "images", split, shape).names
     if not names:
-        raise UserError(f"no image is left to {_PURPOSES[split]}: add some, or name others in data.{split}_list")
+        raise UserError(f"no image is left to {PURPOSES[split]}: add some, or name others in data.{split}_list")
     captions = [source.captions[name] for name in names]
     regions = None if source.regions is None else [source.regions[name] for name in names]
     _save_captions(directory / "captions" / f"{split}.json", captions, regions)

@@ -15,11 +15,9 @@ from PIL import Image
 from saccade.data.builtin.shapes import Region, Scene, draw, scenes
 from saccade.data.captions.files import CaptionTable, read_captions, read_names
 from saccade.data.images.files import Listing
-from saccade.data.images.splits import SPLITS, SplitName
 from saccade.data.images.store import ImageStore, open_store
-from saccade.errors import UserError
-
-Say = Callable[[str], None]
+from saccade.data.splits import SPLITS, SplitName
+from saccade.errors import Say, UserError
 
 _HELD_OUT_SHAPES: dict[SplitName, int] = {"valid": 500, "test": 1000}
 

@@ -6,11 +6,8 @@ Axis legend: N images, C channels, H rows, W columns.
 """
 
 import json
-import os
-import shutil
 import time
-import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,9 +19,8 @@ from numpy.lib import format as npy
 from saccade.data.image_shape import ImageShape
 from saccade.data.images.decoding import BadImage, decode
 from saccade.data.images.files import Listing
-from saccade.errors import UserError
-
-Say = Callable[[str], None]
+from saccade.errors import Say, UserError
+from saccade.files import replacing_directory
 
 _MANY = 2000  # images whose reading is announced
 _SILENCE = 10.0  # seconds without a word
@@ -114,19 +110,9 @@ def write_sets(
     What takes long is announced, and how far it is every now and then."""
     counts = Counts()
     reading = _Reading(sum(len(indices) for _, indices in splits.values()), say)
-    aside = directory.with_name(f".{directory.name}.{uuid.uuid4().hex}.part")
-    try:
-        aside.mkdir(parents=True)
+    with replacing_directory(directory) as aside:
         for split, (listing, indices) in splits.items():
             _write(aside, split, listing, reading.watched(indices), classes, shape, skip_bad, counts)
-        shutil.rmtree(directory, ignore_errors=True)
-        aside.rename(directory)
-    except OSError as error:
-        raise UserError(
-            f"{directory} cannot be written ({error.strerror or error}): make room or choose another place"
-        ) from None
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
     return counts
 
 
@@ -180,8 +166,6 @@ def _growing(path: Path, shape: ImageShape) -> Iterator[BinaryIO]:
         file.seek(0)
         _header(file, count, shape)  # numpy leaves room in it for the first size to grow
         assert file.tell() == start
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _header(file: BinaryIO, count: int, shape: ImageShape) -> None:

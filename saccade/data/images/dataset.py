@@ -17,7 +17,7 @@ Axis legend: N images, C channels, H rows, W columns.
 import json
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import permutations
@@ -27,19 +27,18 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
-from saccade.config.errors import Means
 from saccade.config.files import nearest_file
+from saccade.config.kinds import Means
 from saccade.config.recipe import Config, files_may_be_missing
 from saccade.data.image_shape import ImageShape
 from saccade.data.images.cache import ImageSet, write_sets
 from saccade.data.images.decoding import BadImage, from_array, is_grey, size_upright
 from saccade.data.images.files import Listing, in_order, list_images
 from saccade.data.images.scatter import ScatterConfig
-from saccade.data.images.splits import SPLITS, SplitName, split_listings
-from saccade.errors import UserError
+from saccade.data.images.splits import split_listings
+from saccade.data.splits import PURPOSES, SPLITS, SplitName
+from saccade.errors import Say, UserError
 from saccade.files import expanded, make_directory, write_text
-
-Say = Callable[[str], None]
 
 _SMALLEST = 4  # pixels a side: what is smaller is no picture to take the size of all others from
 _ASKED = 64  # images whose header is read to learn whether there is colour
@@ -147,7 +146,7 @@ def prepare(config: ImagesConfig, directory: Path, say: Say) -> Images:
     for split in SPLITS:
         if not len(sets[split]):
             raise UserError(
-                f"no image is left to {_PURPOSES[split]}{counts.why_none}: add some to the classes, or name data.{split}"
+                f"no image is left to {PURPOSES[split]}{counts.why_none}: add some to the classes, or name data.{split}"
             )
     missing = set(range(len(classes))) - set(sets["train"].labels.tolist())
     if missing:
@@ -283,12 +282,9 @@ def _save(images: Images) -> None:
     write_text(images.directory / "classes.json", json.dumps(values, ensure_ascii=False, indent=1))
 
 
-_PURPOSES: dict[str, str] = {"train": "train on", "valid": "validate", "test": "test"}
-
-
 def _tell(images: Images, sets: dict[SplitName, ImageSet], listings: dict[SplitName, Listing], say: Say) -> None:
     shape = images.shape
-    parts = [f"{len(sets[split]):,} to {_PURPOSES[split]}" for split in SPLITS]
+    parts = [f"{len(sets[split]):,} to {PURPOSES[split]}" for split in SPLITS]
     kind = "grey" if shape.channels == 1 else "colour"
     size = f"{shape.rows} × {shape.columns} pixels, {kind}"
     say(f"images of {len(images.classes):,} classes: {', '.join(parts[:2])} and {parts[2]}; {size}")
@@ -297,7 +293,7 @@ def _tell(images: Images, sets: dict[SplitName, ImageSet], listings: dict[SplitN
         absent = [name for number, name in enumerate(images.classes) if number not in present]
         if absent:
             why = "which it lacks" if split in listings else "which have too few images"
-            say(f"none to {_PURPOSES[split]} of {_some(absent)}, {why}: no score tells of them")
+            say(f"none to {PURPOSES[split]} of {_some(absent)}, {why}: no score tells of them")
     for listing in listings.values():
         if listing.empty:
             say(f"{listing.origin} holds no image in {_some(listing.empty)}: no class is made of that")

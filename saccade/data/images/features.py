@@ -8,7 +8,7 @@ Axis legend: N images, K cells, D features.
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
@@ -19,10 +19,9 @@ import torch
 from numpy.lib import format as npy
 from torch import Tensor
 
-from saccade.errors import UserError
+from saccade.errors import Say, UserError
 from saccade.files import expanded, make_directory
 
-Say = Callable[[str], None]
 Array = np.ndarray[Any, np.dtype[Any]]
 
 _AT_A_TIME = 8  # images: more do not fit the caches of a processor and take longer each

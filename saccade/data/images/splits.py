@@ -2,15 +2,14 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from saccade.data.images.files import Listing
+from saccade.data.splits import SPLITS, SplitName
 from saccade.errors import UserError
 
-SplitName = Literal["train", "valid", "test"]
-SPLITS: tuple[SplitName, ...] = ("train", "valid", "test")
 Choice = tuple[Listing, list[int]]  # a listing and which of its images
 
 

@@ -1,7 +1,7 @@
-"""Batches of sentence pairs with little padding, the same ones after every restart and on any number of processes.
+"""Batches of sentence pairs with little padding, the same after every restart and on any number of processes.
 
 Examples are shuffled, cut into pools, sorted by length inside each pool and cut into batches; then the batches are shuffled. So a
-batch holds sentences of nearly equal length, and which ones meet in it changes from epoch to epoch.
+batch has sentences of nearly equal length, and its composition changes from epoch to epoch.
 
     batches = TokenBatches(*pairs.lengths, tokens_per_batch=4096, seed=1)
     for indices in batches.epoch(3)[resume_at:]:
@@ -27,7 +27,7 @@ class TokenBatches:
     """The batches of any epoch, from the lengths (in tokens, without special ones) of the two sides alone.
 
     A batch counts the padded size of its larger side: rows × the longest source or target in it, the end token included. That is at
-    most `tokens_per_batch`, except for a single pair that is longer by itself: it forms a batch alone and is never dropped.
+    most `tokens_per_batch`, except for a pair that is longer by itself: it forms a batch alone and is never dropped.
 
     `shard=(rank, world)` gives each of `world` processes every `world`-th row of every batch: together they see exactly the batches
     that one process would see, `tokens_per_batch` being the size of all slices together. A slice is empty when a batch has fewer rows
@@ -62,13 +62,13 @@ class TokenBatches:
         self._shard = shard
 
     def epoch(self, number: int) -> list[Array]:
-        """This process's rows of each batch of an epoch, as indices. It depends on the arguments and `number` alone, so that
-        training goes on exactly where it stopped from the epoch and the number of its next batch."""
+        """This process's rows of each batch of an epoch, as indices. They depend on the arguments and `number` alone: the epoch and the
+        number of the next batch are enough to resume exactly."""
         rank, world = self._shard
         return [batch[rank::world] for batch in self._global_batches(number)]
 
     def padding_share(self, number: int) -> float:
-        """How much of an epoch's source and target positions, over all processes, is padding: 0 is none."""
+        """The share of padding among an epoch's source and target positions, over all processes."""
         useful = int(self._source.sum() + self._target.sum())
         padded = sum(
             len(batch) * int(self._source[batch].max() + self._target[batch].max())
@@ -110,14 +110,14 @@ class PairBatch:
     target_in: Tensor  # (B, T) <bos>, tokens
     target_out: Tensor  # (B, T) tokens, <eos>
     target_lengths: Tensor  # (B,) with <eos>
-    indices: Tensor  # (B,) where the pairs stand in the corpus
+    indices: Tensor  # (B,) of the pairs in the corpus
 
     def to(self, device: torch.device | str) -> "PairBatch":
-        return PairBatch(**{each.name: getattr(self, each.name).to(device) for each in fields(self)})
+        return PairBatch(**{field.name: getattr(self, field.name).to(device) for field in fields(self)})
 
     def twice(self) -> "PairBatch":
-        """All pairs, and all of them again."""
-        return PairBatch(**{each.name: torch.cat([getattr(self, each.name)] * 2) for each in fields(self)})
+        """All pairs twice."""
+        return PairBatch(**{field.name: torch.cat([getattr(self, field.name)] * 2) for field in fields(self)})
 
 
 class _Pairs(Protocol):

@@ -1,4 +1,4 @@
-"""A parallel corpus as training needs it: tokenised pairs to train on, held-out text to judge by.
+"""A parallel corpus as training needs it: tokenised pairs to train on, held-out text to validate and test on.
 
 A corpus is prepared once, into the run directory:
 
@@ -6,7 +6,7 @@ A corpus is prepared once, into the run directory:
     held-out.jsonl      valid and test sentences, with their gold word alignment where it is known
     tokens/train/       the training pairs, tokenised, to be mapped into memory
 
-so that a run can be gone on with, evaluated and moved without its files, and several processes read the same tokens.
+so that a run can be resumed, evaluated and moved without its files, and several processes read the same tokens.
 """
 
 import json
@@ -21,16 +21,15 @@ from pydantic import Field, ValidationInfo, model_validator
 from saccade.config.recipe import Config, ExistingFile, files_may_be_missing
 from saccade.data.builtin.digits import LONGEST, reversed_digits
 from saccade.data.builtin.phrasebook.phrases import Phrase, phrases
-from saccade.data.text.pairs import Pair, Report, counted, holds_both_sides, normalise, read_pairs, split_pairs
+from saccade.data.splits import PURPOSES, SplitName
+from saccade.data.text.pairs import Pair, Report, counted, holds_both_sides, normalise, read_pairs
 from saccade.data.text.shards import TokenPairs, write_shards
+from saccade.data.text.splitting import split_pairs
 from saccade.data.text.tokenizer import Kind, Tokenizer, Vocabularies
-from saccade.errors import UserError
+from saccade.errors import Say, UserError
 from saccade.files import make_directory, write_text
 
 FEW_PAIRS = 1000
-
-SplitName = Literal["valid", "test"]
-Say = Callable[[str], None]
 
 
 class CorpusConfig(Config):
@@ -39,7 +38,7 @@ class CorpusConfig(Config):
     )
     source: ExistingFile | None = Field(None, description="a text file, or a TSV or JSON-lines file with both sides")
     target: ExistingFile | None = Field(None, description="the text file aligned with the source")
-    valid_source: ExistingFile | None = None
+    valid_source: ExistingFile | None = Field(None, description="cut from the corpus unless given; so is test_source")
     valid_target: ExistingFile | None = None
     test_source: ExistingFile | None = None
     test_target: ExistingFile | None = None
@@ -47,7 +46,7 @@ class CorpusConfig(Config):
         1,
         ge=0,
         lt=2**63,
-        description="which pairs are held out where no files are named: the same for every train.seed",
+        description="which pairs are held out where no files are named: independent of train.seed",
     )
     examples: int = Field(30_000, ge=10, description="built-in corpora: how many pairs to train on")
     digits: int = Field(LONGEST, ge=1, le=LONGEST, description="corpus digits: most digits of a training pair")
@@ -71,8 +70,8 @@ class CorpusConfig(Config):
             self._refuse_unused("built-in corpora, and of your own files all pairs are used", "examples")
         else:
             self._refuse_unused(f"your own files and data.corpus is {self.corpus}", *files, "split_seed")
-        if self.valid_source is not None:
-            self._refuse_unused("a corpus that validation and test are cut from, and theirs are named", "split_seed")
+        if self.valid_source is not None and self.test_source is not None:
+            self._refuse_unused("a corpus that validation or test is cut from, and both have files", "split_seed")
         if self.corpus != "digits":
             self._refuse_unused(f"data.corpus=digits, and it is {self.corpus}", "digits")
         for source, target in zip(files[::2], files[1::2], strict=True):
@@ -84,8 +83,6 @@ class CorpusConfig(Config):
                     raise ValueError(
                         f"{name} {path} holds both sides by its ending: leave {target} out, or give two text files"
                     )
-        if (self.valid_source is None) != (self.test_source is None):
-            raise ValueError("give both valid_source and test_source, or neither: then both are cut from the corpus")
         return self
 
 
@@ -98,11 +95,11 @@ class Corpus:
 
     @cached_property
     def train(self) -> TokenPairs:
-        """Opened when first asked for: a run that only predicts does not need its training data any more."""
+        """Opened on first use: a run that only predicts does not need its training data."""
         return TokenPairs.open(self.directory / "tokens" / "train")
 
     def held_out(self, split: SplitName) -> list[Phrase]:
-        return self.valid if split == "valid" else self.test
+        return {"valid": self.valid, "test": self.test}[split]
 
     @property
     def has_alignments(self) -> bool:
@@ -125,15 +122,20 @@ def prepare(config: CorpusConfig, directory: Path, say: Say) -> Corpus:
     test, too_long_to_test = _short_enough(test, vocabularies, config)
     _save_held_out(directory / "held-out.jsonl", valid, test)
     say(f"training pairs: {report.sentence()}; {len(valid):,} to validate and {len(test):,} to test")
-    if report.known:
-        say(f"{report.known:,} of the training pairs stand in the files to validate or test by, too: those are no test")
-    if report.kept < FEW_PAIRS:
+    if report.in_held_out_files:
+        one = report.in_held_out_files == 1
         say(
-            f"{counted(report.kept, 'pair')} will hardly teach more than themselves: tens of thousands make a translator"
+            f"{counted(report.in_held_out_files, 'training pair')} also {'occurs' if one else 'occur'} in the validation or test files; "
+            f"{'it was' if one else 'they were'} left out of training"
+        )
+    if report.kept < FEW_PAIRS:
+        them = "it" if report.kept == 1 else "them"
+        say(
+            f"Only {counted(report.kept, 'training pair')}: the model will memorise {them}; a good translator needs tens of thousands"
         )
     if too_long_to_validate or too_long_to_test:
         left_out = f"{too_long_to_validate:,} and {too_long_to_test:,}"
-        say(f"left out of validation and test, because longer than {config.max_length:,} tokens: {left_out}")
+        say(f"pairs longer than {config.max_length:,} tokens, left out of validation and test: {left_out}")
     say(_described(vocabularies))
     return Corpus(directory, vocabularies, valid, test)
 
@@ -156,59 +158,70 @@ def _read(config: CorpusConfig, say: Say) -> tuple[Reader, list[Phrase], list[Ph
         assert config.source is not None
         return read_pairs(config.source, config.target, lowercase=config.lowercase, report=report)
 
-    if config.valid_source is None or config.test_source is None:
-        split = split_pairs(everything, config.split_seed)
-        return split.train, _phrases(split.valid), _phrases(split.test)
-
-    def held_out(source: Path, target: Path | None) -> list[Phrase]:
+    def held_out(source: Path | None, target: Path | None) -> list[Phrase]:
+        if source is None:
+            return []
         report = Report()
-        read = _phrases(read_pairs(source, target, lowercase=config.lowercase, report=report))
+        pairs = _phrases(read_pairs(source, target, lowercase=config.lowercase, report=report))
         if report.empty:
             say(f"{source}: {report.sentence()}")
-        return read
+        return pairs
 
     valid = held_out(config.valid_source, config.valid_target)
     test = held_out(config.test_source, config.test_target)
-    named = {(phrase.source, phrase.target) for phrase in (*valid, *test)}
+    in_files = {(phrase.source, phrase.target) for phrase in (*valid, *test)}
 
-    def train(report: Report) -> Iterator[Pair]:
+    def unseen(report: Report) -> Iterator[Pair]:
+        kept = 0
         for pair in everything(report):
-            report.known += pair in named
-            yield pair
+            if pair in in_files:
+                report.in_held_out_files += 1
+            else:
+                kept += 1
+                yield pair
+        if not kept:
+            raise UserError(
+                f"{config.source}: every pair also occurs in the validation or test files, so none is left to train on; give other files"
+            )
 
-    return train, valid, test
+    held_out_files: dict[SplitName, list[Phrase]] = {"valid": valid, "test": test}
+    missing = [split for split, pairs in held_out_files.items() if not pairs]
+    if not missing:
+        return unseen, valid, test
+    split = split_pairs(unseen, config.split_seed, parts=missing)
+    return split.train, valid or _phrases(split.valid), test or _phrases(split.test)
 
 
 def _built_in(config: CorpusConfig) -> tuple[Reader, list[Phrase], list[Phrase]]:
     make = phrases if config.corpus == "phrasebook" else reversed_digits
     longest = {} if config.corpus == "phrasebook" else {"longest": config.digits}
 
-    def written(made: Iterable[Phrase]) -> list[Phrase]:
+    def normalised(written: Iterable[Phrase]) -> list[Phrase]:
         text = partial(normalise, lowercase=config.lowercase)
-        return [replace(phrase, source=text(phrase.source), target=text(phrase.target)) for phrase in made]
+        return [replace(phrase, source=text(phrase.source), target=text(phrase.target)) for phrase in written]
 
-    pairs = [(phrase.source, phrase.target) for phrase in written(make("train", config.examples, **longest))]
+    pairs = [(phrase.source, phrase.target) for phrase in normalised(make("train", config.examples, **longest))]
 
     def train(report: Report) -> Iterator[Pair]:
         report.read += len(pairs)
         return iter(pairs)
 
-    return train, written(make("valid", 500)), written(make("test", 1000))
+    return train, normalised(make("valid", 500)), normalised(make("test", 1000))
 
 
 def _short_enough(phrases: list[Phrase], vocabularies: Vocabularies, config: CorpusConfig) -> tuple[list[Phrase], int]:
     """Without the pairs that have more tokens than the model is trained for, and how many those were."""
-    longest = config.max_length
+    most = config.max_length
     kept = [
         phrase
         for phrase in phrases
-        if len(vocabularies.source.encode(phrase.source)) <= longest
-        and len(vocabularies.target.encode(phrase.target)) <= longest
+        if len(vocabularies.source.encode(phrase.source)) <= most
+        and len(vocabularies.target.encode(phrase.target)) <= most
     ]
     if not kept:
-        cut_out = config.corpus == "files" and config.valid_source is None
+        cut_out = config.corpus == "files" and None in (config.valid_source, config.test_source)
         raise UserError(
-            f"no held-out pair has at most {longest:,} tokens on each side: allow longer ones with data.max_length"
+            f"no held-out pair has at most {most:,} tokens on each side: allow longer ones with data.max_length"
             + (", or name held-out files with data.valid_source, data.test_source and their targets" if cut_out else "")
         )
     return kept, len(phrases) - len(kept)
@@ -223,7 +236,7 @@ def _learn(config: CorpusConfig, pairs: Callable[[], Iterable[Pair]]) -> Vocabul
 
     def tokenizer(*sides: int) -> Tokenizer:
         texts = (pair[side] for pair in pairs() for side in sides)
-        # A word that was seen once is better learned as an unknown one: so are all words that will come and are not in the vocabulary.
+        # A word that occurs once is better learned as an unknown one, as every word outside the vocabulary will be.
         min_count = 2 if config.tokenizer == "words" and config.corpus == "files" else 1
         return Tokenizer.train(texts, config.tokenizer, size, config.lowercase, min_count)
 
@@ -234,7 +247,7 @@ def _learn(config: CorpusConfig, pairs: Callable[[], Iterable[Pair]]) -> Vocabul
 
 
 def _fitting_vocabulary(config: CorpusConfig, pairs: int) -> int:
-    """Subwords should each be seen often enough to be learned: a few thousand for a small corpus, 32,000 for a large one."""
+    """Each subword should occur often enough to be learned: a few thousand for a small corpus, 32,000 for a large one."""
     if config.tokenizer != "bpe":
         return 50_000
     return min(max(1000, 1000 * round(pairs / 4000)), 32_000)
@@ -257,7 +270,7 @@ def _save_held_out(path: Path, valid: list[Phrase], test: list[Phrase]) -> None:
 
 
 def _load_held_out(path: Path) -> tuple[list[Phrase], list[Phrase]]:
-    parts: dict[str, list[Phrase]] = {"valid": [], "test": []}
+    parts: dict[SplitName, list[Phrase]] = {"valid": [], "test": []}
     try:
         for line in path.read_text(encoding="utf-8").split("\n")[:-1]:
             row = json.loads(line)
@@ -265,9 +278,9 @@ def _load_held_out(path: Path) -> tuple[list[Phrase], list[Phrase]]:
             parts[row["split"]].append(Phrase(row["source"], row["target"], links))
         for split, kept in parts.items():
             if not kept:
-                raise ValueError(f"it holds no pair to {'validate' if split == 'valid' else split} by")
+                raise ValueError(f"it has no pair to {PURPOSES[split]}")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(
-            f"{path} cannot be read ({error}): this run is not complete; copy it again or train it anew"
+            f"{path} cannot be read ({error}): this run is incomplete; copy it again or train it again"
         ) from None
     return parts["valid"], parts["test"]

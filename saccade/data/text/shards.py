@@ -5,14 +5,11 @@
     TokenPairs.open("run/tokens/train")         # the same, in another process
 
 A directory of five files: the token ids of each side, one after another (unsigned 16 bit if the vocabulary allows it, else 32 bit);
-where each sentence begins (64 bit, one more than there are sentences, so that the last knows its end); and header.json. The directory
-gets its name when everything is in it, so one that was interrupted halfway is never taken for whole.
+the offset of each sentence (64 bit, and one more, the end of the last); and header.json. The directory gets its name when it is complete.
 """
 
 import json
 import os
-import shutil
-import uuid
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -23,10 +20,12 @@ from typing import Any
 import numpy as np
 
 from saccade.errors import UserError
+from saccade.files import replacing_directory
 
 Array = np.ndarray[Any, np.dtype[Any]]
 SIDES = ("source", "target")
 FLUSH_TOKENS = 1 << 20
+_DTYPES = ("<u2", "<i4")
 
 
 class TokenPairs:
@@ -34,18 +33,20 @@ class TokenPairs:
 
     def __init__(self, source: "_Side", target: "_Side", fingerprint: str, origin: str = ""):
         self.fingerprint = fingerprint  # of the token ids: equal for equal pairs, wherever they are stored
-        self.origin = origin  # what the writer said they were made from
+        self.origin = origin  # what the writer says they were made from
         self._source = source
         self._target = target
 
     @classmethod
     def open(cls, directory: str | os.PathLike[str]) -> "TokenPairs":
-        """Reads the header and checks the sizes of the files; they are mapped at the first use in each process."""
+        """Reads the header and checks the sizes of the files; they are mapped on first use in each process."""
         directory = Path(directory)
         try:
             header = json.loads((directory / "header.json").read_text(encoding="utf-8"))
             if header["version"] != 1:
                 raise ValueError(f"version {header['version']}")
+            if header["dtype"] not in _DTYPES:  # a stranger's header must not choose how memory is read
+                raise ValueError(f"dtype {header['dtype']!r}")
             sides = [
                 _Side(directory / side, header["dtype"], int(header["pairs"]), int(header[f"{side}_tokens"]))
                 for side in SIDES
@@ -55,7 +56,7 @@ class TokenPairs:
             return cls(sides[0], sides[1], header["fingerprint"], header["origin"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UserError(
-                f"{directory} does not hold a whole tokenised corpus ({error}); train the run anew, with another --out."
+                f"{directory} is not a complete tokenised corpus ({error}): train the run again, with another --out"
             ) from None
 
     @classmethod
@@ -92,22 +93,13 @@ def write_shards(
 ) -> TokenPairs:
     """Write the pairs in memory for about a million tokens, and open them.
 
-    `vocabulary_size` is that of the larger side. `origin` is kept for the caller, to know later what the tokens were made from. An
-    older corpus under the same name is replaced when the new one is whole.
+    `vocabulary_size` is that of the larger side. `origin` is stored for the caller: what the tokens were made from. An older corpus under
+    the same name is replaced when the new one is complete.
     """
     directory = Path(directory)
     _check_replaceable(directory)
-    aside = directory.with_name(f".{directory.name}.{uuid.uuid4().hex}.part")
-    try:
-        aside.mkdir(parents=True)
+    with replacing_directory(directory) as aside:
         _write(aside, pairs, np.dtype(np.uint16 if vocabulary_size <= 1 << 16 else np.int32), origin)
-        _put_in_place(aside, directory)
-    except OSError as error:
-        raise UserError(
-            f"{directory} cannot be written ({error.strerror}); make room or choose another place."
-        ) from None
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
     return TokenPairs.open(directory)
 
 
@@ -122,7 +114,7 @@ def _write(
             target.add(target_ids)
             count += 1
     if count == 0:
-        raise UserError("There are no pairs to tokenise; give a corpus with some.")
+        raise UserError("there are no pairs to tokenise: give a corpus with some")
     header = {
         "version": 1,
         "pairs": count,
@@ -138,17 +130,7 @@ def _write(
 def _check_replaceable(directory: Path) -> None:
     ours = (directory / "header.json").is_file()
     if directory.exists() and not ours and not (directory.is_dir() and not any(directory.iterdir())):
-        raise UserError(f"{directory} holds something else than a tokenised corpus; choose another place or delete it.")
-
-
-def _put_in_place(aside: Path, directory: Path) -> None:
-    if not directory.exists():
-        aside.rename(directory)
-        return
-    older = aside.with_suffix(".old")
-    directory.rename(older)
-    aside.rename(directory)
-    shutil.rmtree(older)
+        raise UserError(f"{directory} is not a tokenised corpus: choose another place or delete it")
 
 
 class _SideWriter:
@@ -185,16 +167,13 @@ class _SideWriter:
         try:
             if error_type is None:
                 self._flush()
-                for file in (self._tokens_file, self._offsets_file):
-                    file.flush()
-                    os.fsync(file.fileno())
         finally:
             self._tokens_file.close()
             self._offsets_file.close()
 
 
 class _Fingerprint:
-    """Over the tokens and the ends of sequences as they come, whatever the parts they come in."""
+    """Of the tokens and the ends of sequences, independent of the chunks in which they are added."""
 
     def __init__(self) -> None:
         self._tokens = blake2b(digest_size=16)
@@ -209,12 +188,12 @@ class _Fingerprint:
 
 
 def _joined(fingerprints: list[_Fingerprint]) -> str:
-    return blake2b(b"".join(each.digest() for each in fingerprints), digest_size=16).hexdigest()
+    return blake2b(b"".join(fingerprint.digest() for fingerprint in fingerprints), digest_size=16).hexdigest()
 
 
 @dataclass
 class _Side:
-    """Token id sequences end to end. Given as a path, the files are mapped when first used."""
+    """Token id sequences, concatenated. Given as a path, the files are mapped on first use."""
 
     path: Path | None
     dtype: str
@@ -263,7 +242,7 @@ class _Side:
         return tokens[offsets[start] : offsets[start + 1]]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Sent to another process, a path travels and not the corpus."""
+        """Another process gets the path, not the corpus."""
         return {**self.__dict__, "_arrays": None if self.path is not None else self._arrays}
 
 

@@ -17,16 +17,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, TypeVar, get_args
 
 import tokenizers
-from tokenizers import Regex, models, pre_tokenizers, trainers
+from tokenizers import models, trainers
 
+from saccade.data.text.lines import MAX_CHARACTERS
 from saccade.data.text.pairs import Pair, Report
+from saccade.data.text.words import WORDS, Kind, joined_words, pre_tokenizer
 from saccade.errors import ConfigError, UserError
 from saccade.files import write_text
 
-Kind = Literal["bpe", "words", "characters"]
 SPECIAL = ("<pad>", "<bos>", "<eos>", "<unk>")
 PAD, BOS, EOS, UNK = range(4)
 
@@ -49,17 +50,19 @@ class Tokenizer:
     def train(
         cls, texts: Iterable[str], kind: Kind, size: int, lowercase: bool = False, min_count: int = 1
     ) -> "Tokenizer":
-        """A vocabulary of at most `size` tokens, without words, characters or merges seen fewer than `min_count` times.
+        """A vocabulary of at most `size` tokens, without words, characters or merges that occur fewer than `min_count` times.
 
         The same texts always give the same vocabulary. For one vocabulary of two languages, give the texts of both.
         """
         if kind not in get_args(Kind):
-            raise ConfigError(f"The tokenizer kind {kind!r} does not exist; choose bpe, words or characters.")
+            raise ConfigError(f"there is no tokenizer {kind!r}: choose bpe, words or characters")
         smallest = 4 + 256 if kind == "bpe" else 4 + 1
         if size < smallest:
-            raise ConfigError(f"A vocabulary of {size} tokens is too small for {kind}; ask for {smallest} or more.")
+            raise ConfigError(
+                f"a vocabulary of {size} tokens is too small for {kind}: set data.vocab_size to {smallest} or more"
+            )
         engine = tokenizers.Tokenizer(models.BPE() if kind == "bpe" else models.WordLevel(unk_token=SPECIAL[UNK]))
-        engine.pre_tokenizer = _pre_tokenizer(kind)
+        engine.pre_tokenizer = pre_tokenizer(kind)
         options: dict[str, Any] = {"vocab_size": size, "min_frequency": min_count, "special_tokens": list(SPECIAL)}
         options["show_progress"] = False
         trainer: trainers.Trainer = (
@@ -75,6 +78,7 @@ class Tokenizer:
         return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        _check_lengths(texts)
         if self.lowercase:
             texts = [text.lower() for text in texts]
         try:
@@ -82,17 +86,18 @@ class Tokenizer:
         except TypeError:
             if any(not isinstance(text, str) for text in texts):
                 raise
-            raise UserError("A text holds bytes that are not UTF-8; give text that is encoded as UTF-8.") from None
+            raise UserError("a text has bytes that are not UTF-8: encode it as UTF-8") from None
         return [encoding.ids for encoding in encodings]
 
     def spellings(self, text: str) -> list[str]:
-        """What stands in the text for each token of `encode`, also where the vocabulary does not know it."""
+        """The part of the text that each token of `encode` covers, also where the token is <unk>."""
+        _check_lengths([text])
         text = text.lower() if self.lowercase else text
         encoding = self._engine.encode(text, add_special_tokens=False)
         return [text[start:end] for start, end in encoding.offsets]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text up to the first <eos>. <pad> and <bos> are skipped, an <unk> stays to be seen."""
+        """The text up to the first <eos>. <pad> and <bos> are skipped, <unk> is kept."""
         kept = []
         for token in map(int, ids):
             if token == EOS:
@@ -100,7 +105,7 @@ class Tokenizer:
             if token not in (PAD, BOS):
                 kept.append(token)
         if self.kind == "words":
-            return _joined_words(self.vocabulary[token] for token in kept)
+            return joined_words(self.vocabulary[token] for token in kept)
         return b"".join(self._bytes[token] for token in kept).decode("utf-8", "replace")
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
@@ -127,10 +132,8 @@ class Tokenizer:
         if self.kind == "words":
             return list(range(len(ids)))
         groups: list[int] = []
-        closed, blank = (
-            True,
-            False,
-        )  # whether the next token must begin a word; whether this word has only white space so far
+        closed = True  # the next token must begin a word
+        blank = False  # this word has only white space so far
         for token, begins in zip(ids, self._begin_words(ids), strict=True):
             special = token < len(SPECIAL)
             if closed or special or (begins and not blank):
@@ -152,7 +155,7 @@ class Tokenizer:
             indent = 0 if inside_character else len(spelled) - len(spelled.lstrip())
             places.append(-1 if inside_character else len(text) + indent)
             text += decoder.decode(spelled)
-        starts = {start for word, (start, _) in _WORDS.pre_tokenize_str(text) if not word.isspace()}
+        starts = {start for word, (start, _) in WORDS.pre_tokenize_str(text) if not word.isspace()}
         return [place in starts for place in places]
 
     def words(self, ids: Iterable[int]) -> list[str]:
@@ -183,7 +186,7 @@ class Tokenizer:
 
 @dataclass(frozen=True)
 class Vocabularies:
-    """The tokenizers of the two sides, kept in one file so that they cannot be mixed up. One object on both sides is joint."""
+    """The tokenizers of the two sides, kept in one file. Joint: one object on both sides."""
 
     source: Tokenizer
     target: Tokenizer
@@ -193,26 +196,26 @@ class Vocabularies:
         return self.source is self.target
 
     def encode_pairs(
-        self, pairs: Iterable[Pair], longest: int, report: Report | None = None
+        self, pairs: Iterable[Pair], max_length: int, report: Report | None = None
     ) -> Iterator[tuple[list[int], list[int]]]:
-        """Token ids of the pairs, a thousand at a time. Pairs with more than `longest` tokens on a side are left out and counted."""
+        """Token ids of the pairs, a thousand at a time. Pairs with more than `max_length` tokens on a side are left out and counted."""
         report = Report() if report is None else report
-        report.longest = longest
-        found = False
+        report.max_length = max_length
+        kept = 0
         for chunk in _chunks(pairs, 1000):
             sources = self.source.encode_batch([source for source, _ in chunk])
             targets = self.target.encode_batch([target for _, target in chunk])
             for source, target in zip(sources, targets, strict=True):
                 if not source or not target:
                     report.empty += 1
-                elif max(len(source), len(target)) > longest:
+                elif max(len(source), len(target)) > max_length:
                     report.too_long += 1
                 else:
-                    found = True
+                    kept += 1
                     yield source, target
-        if not found:
+        if not kept:
             raise UserError(
-                f"no pair has at most {longest:,} tokens on each side: allow longer ones with data.max_length"
+                f"no pair has at most {max_length:,} tokens on each side: allow longer ones with data.max_length"
             )
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -231,43 +234,12 @@ class Vocabularies:
             target = Tokenizer.from_json(json.dumps(content["target"])) if "target" in content else source
         except OSError as error:
             raise UserError(
-                f"The vocabulary {path} cannot be read ({error.strerror}); give a run's own file."
+                f"the vocabulary {path} cannot be read ({error.strerror}): give the file of a run"
             ) from None
         except Exception as error:  # the engine raises bare Exceptions for what it cannot parse
             why = f"it lacks {error}" if isinstance(error, KeyError) else error
-            raise UserError(f"{path} is not a vocabulary of Saccade ({why}); give a run's own file.") from None
+            raise UserError(f"{path} is not a vocabulary of Saccade ({why}): give the file of a run") from None
         return cls(source, target)
-
-
-# What a word is, in the engine's own syntax so that training, encoding and grouping agree.
-_LETTERS = r"[\p{L}\p{N}][\p{L}\p{M}\p{N}]*"
-_ENDING = r"(?i:s|re|ve|ll|d|m)(?![\p{L}\p{N}])"
-_WORD = "|".join(
-    (
-        # an elision: L' | accord, qu' | est-ce, but aujourd'hui
-        r"(?<![\p{L}\p{M}\p{N}])(?i:[cdjlmnst]|(?:jus|lors|puis|quoi)?qu)['’](?=\p{L})",
-        # a contraction: man | 's, we | 're
-        rf"(?<=[\p{{L}}\p{{N}}])['’]{_ENDING}",
-        # initials: U.S., e.g.
-        r"(?<![\p{L}\p{M}\p{N}])(?:\p{L}\.){2,}",
-        # a word or number, with what may stand inside one: T-shirt, don't, 3.5
-        rf"{_LETTERS}(?:[-‐‑]{_LETTERS}|['’](?!{_ENDING}){_LETTERS}|(?<=\p{{N}})[.,:](?=\p{{N}}){_LETTERS})*",
-        # a mark, repeated or not: , ... 😀
-        r"([^\s\p{L}\p{N}])\1*\p{M}*",
-    )
-)
-_WORDS = pre_tokenizers.Split(Regex(_WORD), "isolated")
-
-
-def _pre_tokenizer(kind: Kind) -> pre_tokenizers.PreTokenizer:
-    if kind == "characters":
-        return pre_tokenizers.Split("", "isolated")
-    if kind == "words":
-        return pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(r"\s+"), "removed"), _WORDS])
-    words_with_space = pre_tokenizers.Split(Regex(rf" ?(?:{_WORD})|\s+(?!\S)|\s+"), "isolated")
-    return pre_tokenizers.Sequence(
-        [words_with_space, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
-    )
 
 
 def _without_special_text(engine: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
@@ -277,13 +249,21 @@ def _without_special_text(engine: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
     return tokenizers.Tokenizer.from_str(json.dumps(content))
 
 
+def _check_lengths(texts: Sequence[str]) -> None:
+    """The engine takes many times a text's size in memory and ends the process where there is too little."""
+    longest = max(map(len, texts), default=0)
+    if longest > MAX_CHARACTERS:
+        raise UserError(f"a text has {longest:,} characters and may have at most {MAX_CHARACTERS:,}: shorten it")
+
+
 def _training_chunks(texts: Iterable[str], lowercase: bool) -> Iterator[list[str]]:
     empty = True
     for chunk in _chunks(texts, 1000):
+        _check_lengths(chunk)
         empty = empty and not any(text.strip() for text in chunk)
         yield [text.lower() for text in chunk] if lowercase else chunk
     if empty:
-        raise UserError("There is no text to make a vocabulary from; give a corpus with some.")
+        raise UserError("there is no text to make a vocabulary from: give a corpus with some")
 
 
 Item = TypeVar("Item")
@@ -299,35 +279,11 @@ def _readable(text: str) -> str:
     return text.strip() or repr(text)[1:-1].replace(" ", "␣")
 
 
-# The engine writes a byte as the Latin-1 character of that number if one can see it, else as the next character from 256 on.
-_SEEN = [byte for byte in range(256) if chr(byte).isprintable() and byte != ord(" ")]
-_UNSEEN = [byte for byte in range(256) if byte not in _SEEN]
-_BYTE_OF = {chr(byte): byte for byte in _SEEN} | {chr(256 + index): byte for index, byte in enumerate(_UNSEEN)}
+# The engine writes a byte as the Latin-1 character of that number if it is printable, else as the next character from 256 on.
+_PRINTABLE = [byte for byte in range(256) if chr(byte).isprintable() and byte != ord(" ")]
+_OTHERS = [byte for byte in range(256) if byte not in _PRINTABLE]
+_BYTE_OF = {chr(byte): byte for byte in _PRINTABLE} | {chr(256 + index): byte for index, byte in enumerate(_OTHERS)}
 
 
 def _byte_level_bytes(token: str) -> bytes:
     return bytes(_BYTE_OF[character] for character in token)
-
-
-def _joined_words(words: Iterable[str]) -> str:
-    """Words with spaces between them, except where a mark clings to the word before or after it."""
-    text, clings, open_quotes = "", True, set[str]()
-    for word in words:
-        before, after = word[0] in ".,;:!?)]}…%”’", word[0] in "([{¿¡“‘„#@$£"
-        if word in ('"', "'"):
-            before, after = word in open_quotes, word not in open_quotes
-            open_quotes ^= {word}
-        elif word == "„":
-            open_quotes.add("“")
-        elif word == "“" and word in open_quotes:
-            before, after = True, False
-            open_quotes.remove(word)
-        elif word == "/":
-            before = after = True
-        elif len(word) > 1 and word[0] not in "'’":
-            after = after or word[-1] in "'’"
-        elif len(word) > 1:
-            before = True
-        text += word if clings or before else " " + word
-        clings = after
-    return text

@@ -10,8 +10,8 @@ import torch
 from saccade.attention import record_attention
 from saccade.data.captions.dataset import equal_length_batches
 from saccade.data.captions.files import read_captions
-from saccade.data.images.splits import SplitName
 from saccade.data.images.store import AnyImage, open_store
+from saccade.data.splits import SplitName
 from saccade.data.text.tokenizer import BOS, PAD
 from saccade.errors import UserError
 from saccade.layers.cross_entropy import linear_cross_entropy

@@ -28,8 +28,8 @@ from saccade.data.captions.dataset import Array, CaptionPairs, Captions, Caption
 from saccade.data.captions.files import plain
 from saccade.data.images.decoding import Pixels
 from saccade.data.images.features import cache_directory, features
-from saccade.data.images.splits import SplitName
 from saccade.data.images.store import AnyImage, name_of, pixels_of
+from saccade.data.splits import SplitName
 from saccade.data.text.tokenizer import BOS, EOS, UNK
 from saccade.decoding import Hypothesis, score_targets
 from saccade.errors import UserError

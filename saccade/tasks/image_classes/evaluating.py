@@ -12,7 +12,8 @@ import torch
 from saccade.data.images.decoding import BadImage, Pixels, decode
 from saccade.data.images.files import list_images
 from saccade.data.images.scatter import scattered
-from saccade.data.images.splits import SplitName, check_classes
+from saccade.data.images.splits import check_classes
+from saccade.data.splits import SplitName
 from saccade.errors import UserError
 from saccade.files import write_text
 from saccade.metrics.classes import ClassScores, score_classes

@@ -33,8 +33,9 @@ from saccade.data.images.augment import Augment, AugmentConfig, Standardise
 from saccade.data.images.dataset import Images, ImagesConfig
 from saccade.data.images.decoding import Pixels
 from saccade.data.images.scatter import scattered, shape_after
-from saccade.data.images.splits import SPLITS, SplitName, batches
+from saccade.data.images.splits import batches
 from saccade.data.images.store import AnyImage, name_of, pixels_of
+from saccade.data.splits import SPLITS, SplitName
 from saccade.errors import UserError
 from saccade.layers.operations import operations
 from saccade.metrics.classes import ClassScores, score_classes

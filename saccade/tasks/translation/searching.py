@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from saccade.data.text.tokenizer import BOS, EOS, PAD
-from saccade.decoding import BeamConfig, Hypothesis, beam_search
+from saccade.decoding import BeamConfig, Hypothesis, beam_search, max_target_length
 from saccade.decoding.beam import Observer
 from saccade.tasks.writing import CoverageStepper, DecodeConfig, as_prefix
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def room(task: "TranslationTask", source: list[int]) -> int:
     """The most tokens a translation of this source may have, as `predict` allows them."""
-    return min(2 * (len(source) + 1) + 20, task.recipe.decode.max_length)
+    return min(max_target_length(len(source) + 1), task.recipe.decode.max_length)
 
 
 def stepper_for(task: "TranslationTask", config: DecodeConfig) -> Any:

@@ -22,7 +22,7 @@ from saccade.data.text.corpus import Corpus, CorpusConfig
 from saccade.data.text.pairs import as_line, counted, normalise
 from saccade.data.text.shards import TokenPairs
 from saccade.data.text.tokenizer import PAD, UNK
-from saccade.decoding import Hypothesis
+from saccade.decoding import Hypothesis, max_target_length
 from saccade.errors import UserError
 from saccade.layers.consistency import consistent_cross_entropy
 from saccade.layers.cross_entropy import linear_cross_entropy
@@ -241,7 +241,7 @@ class TranslationTask(Trained[str, TranslationOptions]):
                 self.model.eval()
             memory, lengths = self.encoded([ids[row] for row in rows])
             begin = None if forced is None else [forced] * len(rows)
-            return generate(self.stepper, memory, 2 * lengths + 20, config, begin, rows)
+            return generate(self.stepper, memory, max_target_length(lengths), config, begin, rows)
 
         lengths = [len(tokens) for tokens in ids]
         return self.in_words(sources, found_in_order(lengths, config.batch_size, search), config.best)

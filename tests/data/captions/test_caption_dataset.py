@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from saccade.data.builtin.shapes import SHAPES, draw, scenes
 from saccade.data.captions.dataset import CaptionsConfig, equal_length_batches, prepare, reopen
 from saccade.data.image_shape import ImageShape
-from saccade.data.images.splits import SPLITS
+from saccade.data.splits import SPLITS
 from saccade.errors import UserError
 
 COUNT = 40

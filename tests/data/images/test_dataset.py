@@ -18,7 +18,7 @@ from saccade.data.image_shape import ImageShape
 from saccade.data.images import cache as image_cache
 from saccade.data.images.cache import ImageSet
 from saccade.data.images.dataset import ImagesConfig, prepare, reopen
-from saccade.data.images.splits import SPLITS
+from saccade.data.splits import SPLITS
 from saccade.errors import UserError
 
 

@@ -118,27 +118,27 @@ def test_an_empty_directory_may_be_filled_and_no_other(tmp_path):
     assert as_lists(write_shards(tmp_path / "empty", PAIRS, 100)) == PAIRS
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("years of work")
-    with pytest.raises(UserError, match="something else"):
+    with pytest.raises(UserError, match="is not a tokenised corpus"):
         write_shards(tmp_path / "mine", PAIRS, 100)
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "years of work"
 
 
-def test_no_pairs_are_told(tmp_path):
+def test_no_pairs_are_refused(tmp_path):
     with pytest.raises(UserError, match="no pairs"):
         write_shards(tmp_path / "a", [], 100)
     assert list(tmp_path.iterdir()) == []
     assert len(TokenPairs.from_lists([])) == 0
 
 
-@pytest.mark.parametrize("damage", ["header", "version", "tokens", "offsets", "missing", "everything"])
-def test_a_corpus_that_is_not_whole_is_told(tmp_path, damage):
+@pytest.mark.parametrize("damage", ["header", "version", "dtype", "tokens", "offsets", "missing", "everything"])
+def test_an_incomplete_corpus_is_refused(tmp_path, damage):
     place = tmp_path / "a"
     write_shards(place, PAIRS, 100)
     if damage == "header":
         (place / "header.json").write_text('{"version": 1, "pai')
-    elif damage == "version":
+    elif damage in ("version", "dtype"):
         header = json.loads((place / "header.json").read_text())
-        (place / "header.json").write_text(json.dumps({**header, "version": 2}))
+        (place / "header.json").write_text(json.dumps({**header, damage: {"version": 2, "dtype": "|O"}[damage]}))
     elif damage in ("tokens", "offsets"):
         file = place / f"target.{damage}"
         file.write_bytes(file.read_bytes()[:-1])
@@ -146,7 +146,7 @@ def test_a_corpus_that_is_not_whole_is_told(tmp_path, damage):
         (place / "source.offsets").unlink()
     else:
         place = Path(tmp_path / "nowhere")
-    with pytest.raises(UserError, match="does not hold a whole tokenised corpus"):
+    with pytest.raises(UserError, match="is not a complete tokenised corpus"):
         TokenPairs.open(place)
 
 

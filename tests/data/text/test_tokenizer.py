@@ -32,7 +32,7 @@ any_text = st.text(st.characters(codec="utf-8"))
 kinds = st.sampled_from(KINDS)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(any_text)
 def test_bpe_gives_any_text_back_exactly(text):
     tokenizer = TOKENIZERS["bpe"]
@@ -79,8 +79,8 @@ def test_words_keep_quotes_brackets_and_apostrophes_where_they_belong(text):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("special", ["<pad>", "<bos>", "<eos>", "<unk>"])
-def test_special_tokens_cannot_be_written(kind, special):
+def test_special_tokens_cannot_be_written(kind):
+    special = "<eos>"
     texts = [f"a {special} b", special]
     tokenizer = Tokenizer.train(texts, kind, 400)
     ids = tokenizer.encode(f"a {special} b")
@@ -166,7 +166,7 @@ def test_training_is_the_same_in_every_process():
         "print([hashlib.md5(Tokenizer.train(texts, kind, 400).to_json().encode()).hexdigest()"
         " for kind in ('bpe', 'words', 'characters')])"
     )
-    found = set()
+    digests = set()
     for seed in ("1", "2"):
         environment = {
             **os.environ,
@@ -180,8 +180,8 @@ def test_training_is_the_same_in_every_process():
             check=True,
             env=environment,
         )
-        found.add(run.stdout)
-    assert len(found) == 1
+        digests.add(run.stdout)
+    assert len(digests) == 1
 
 
 def test_words_of_subwords_separate_punctuation_and_elisions():
@@ -200,13 +200,13 @@ def test_words_of_subwords_are_the_words_of_the_word_tokenizer(kind):
         assert TOKENIZERS[kind].words(ids) == word_tokenizer.words(word_tokenizer.encode(text))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(kinds, any_text)
 def test_word_groups_count_up_over_the_tokens_of_any_text(kind, text):
     check_groups(TOKENIZERS[kind], TOKENIZERS[kind].encode(text))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(kinds, st.data())
 def test_word_groups_count_up_over_any_tokens(kind, data):
     check_groups(TOKENIZERS[kind], data.draw(st.lists(st.integers(0, len(TOKENIZERS[kind]) - 1))))
@@ -249,13 +249,13 @@ def test_both_vocabularies_live_in_one_file(tmp_path, joint):
 @pytest.mark.parametrize(
     "content", [b"", b"{}", b"[]", b'{"version": 2}', b'{"version": 1, "source": {"kind": "bpe"}}', b"\xff"]
 )
-def test_a_file_that_is_no_vocabulary_is_told(tmp_path, content):
+def test_a_file_that_is_no_vocabulary_is_refused(tmp_path, content):
     (tmp_path / "tokenizer.json").write_bytes(content)
     with pytest.raises(UserError, match="is not a vocabulary"):
         Vocabularies.load(tmp_path / "tokenizer.json")
 
 
-def test_a_vocabulary_with_other_special_tokens_is_told(tmp_path):
+def test_a_vocabulary_with_other_special_tokens_is_refused(tmp_path):
     Vocabularies(TOKENIZERS["words"], TOKENIZERS["words"]).save(tmp_path / "tokenizer.json")
     content = (tmp_path / "tokenizer.json").read_text(encoding="utf-8").replace("<bos>", "<start>")
     (tmp_path / "tokenizer.json").write_text(content, encoding="utf-8")
@@ -269,14 +269,14 @@ def test_long_pairs_are_left_out_and_counted():
     tokenizer = TOKENIZERS["words"]
     report = Report(read=3)
     pairs = [("a man", "un homme"), ("a man in a blue shirt", "un homme"), ("a man", "un homme en chemise bleue")]
-    kept = list(Vocabularies(tokenizer, tokenizer).encode_pairs(pairs, longest=4, report=report))
+    kept = list(Vocabularies(tokenizer, tokenizer).encode_pairs(pairs, max_length=4, report=report))
     assert kept == [(tokenizer.encode("a man"), tokenizer.encode("un homme"))]
     assert report.sentence() == "kept 1 of 3 pairs; left out 2 longer than 4 tokens"
     with pytest.raises(UserError, match="at most 1 tokens"):
-        list(Vocabularies(tokenizer, tokenizer).encode_pairs(pairs, longest=1))
+        list(Vocabularies(tokenizer, tokenizer).encode_pairs(pairs, max_length=1))
 
 
-def test_wrong_arguments_are_told():
+def test_wrong_arguments_are_refused():
     with pytest.raises(ConfigError, match="choose bpe, words or characters"):
         Tokenizer.train(TEXTS, "sentences", 400)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="260 or more"):
@@ -285,6 +285,14 @@ def test_wrong_arguments_are_told():
         Tokenizer.train(["", " "], "bpe", 400)
     with pytest.raises(UserError, match="not UTF-8"):
         TOKENIZERS["bpe"].encode("caf\udce9")
+
+
+def test_a_text_that_the_engine_could_not_hold_is_refused_before_it_is_tokenised():
+    long = "a" * 100_001
+    with pytest.raises(UserError, match="a text has 100,001 characters and may have at most 100,000"):
+        TOKENIZERS["bpe"].encode(long)
+    with pytest.raises(UserError, match="100,001 characters"):
+        Tokenizer.train(["a", long], "bpe", 400)
 
 
 def test_an_error_in_the_texts_ends_the_training():
@@ -300,9 +308,8 @@ DATA = Path(os.environ.get("SACCADE_DATA", "/nowhere")) / "multi30k"
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason="SACCADE_DATA/multi30k is not here")
-@pytest.mark.parametrize("language", ["fr", "de"])
-def test_real_sentences_come_back(language):
-    pairs = list(read_pairs(DATA / "val.en.gz", DATA / f"val.{language}.gz"))
+def test_real_sentences_come_back():
+    pairs = list(read_pairs(DATA / "val.en.gz", DATA / "val.de.gz"))
     texts = [" ".join(text.split()) for pair in pairs for text in pair]
     subwords, words = Tokenizer.train(texts, "bpe", 2000), Tokenizer.train(texts, "words", 20_000)
     assert [subwords.decode(ids) for ids in subwords.encode_batch(texts)] == texts
@@ -311,8 +318,9 @@ def test_real_sentences_come_back(language):
 
 
 @pytest.mark.parametrize("missing", ["version", "source"])
-def test_what_a_vocabulary_lacks_is_said(missing, tiny_run, tmp_path):
-    content = json.loads((tiny_run / "tokenizer.json").read_text(encoding="utf-8"))
+def test_the_message_names_what_a_vocabulary_lacks(missing, tmp_path):
+    Vocabularies(TOKENIZERS["words"], TOKENIZERS["words"]).save(tmp_path / "tokenizer.json")
+    content = json.loads((tmp_path / "tokenizer.json").read_text(encoding="utf-8"))
     del content[missing]
     (tmp_path / "tokenizer.json").write_text(json.dumps(content), encoding="utf-8")
     with pytest.raises(UserError, match=f"is not a vocabulary of Saccade \\(it lacks '{missing}'\\)"):

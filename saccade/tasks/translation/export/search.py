@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from saccade.data.text.tokenizer import EOS, PAD, SPECIAL, Vocabularies
-from saccade.decoding import Hypothesis
+from saccade.decoding import Hypothesis, max_target_length
 from saccade.decoding.beam import length_divisor
 from saccade.errors import UserError
 from saccade.packages import require
@@ -95,7 +95,7 @@ class CTranslate2Search:
 
     def _search(self, sources: Sequence[Sequence[int]], config: DecodeConfig) -> list[list[Hypothesis]]:
         """The `config.best` best hypotheses for each source (tokens without eos), none longer than its own limit."""
-        limits = [min(2 * (len(source) + 1) + 20, config.max_length) for source in sources]
+        limits = [min(max_target_length(len(source) + 1), config.max_length) for source in sources]
         found = self._translate(sources, max(limits), config)
         again: dict[tuple[int, bool], list[int]] = {}
         for row, candidates in enumerate(found):
