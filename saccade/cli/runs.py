@@ -108,7 +108,9 @@ def look(
             show_default=False,
         ),
     ],
-    out: Annotated[Path, typer.Option(help="The file to write: .png, .svg, .html or .json.")] = Path("attention.png"),
+    out: Annotated[Path, typer.Option(help="The file to write: .png, .svg, .pdf, .html or .json.")] = Path(
+        "attention.png"
+    ),
     target: Annotated[
         str | None, typer.Option(help="A given translation or caption instead of the model's own.", show_default=False)
     ] = None,
@@ -141,15 +143,12 @@ def look(
     example, truth = example_or_itself(loaded.task, source), truth_of(loaded.task, source)
     tell_unknown_words(loaded, [example])
     called = {} if truth is None else {"name": source, "truth": truth}
-    seen = looked(loaded.task, example, target=target, words=not subwords, pixel=at, only=only, **called)
+    view = looked(loaded.task, example, target=target, words=not subwords, pixel=at, only=only, **called)
     with letters_without_font() as letters:
-        seen.save(out)
-    said = [seen.answer] if seen.answer else []
-    said += [] if truth is None else [f"in truth: {truth}"]
-    if said:
-        typer.echo(f"{source}: {'; '.join(said)}", err=True)
-    if seen.hint and out.suffix.lower() in PICTURES:
-        typer.echo(f"{out} {seen.hint}", err=True)
+        view.save(out)
+    typer.echo(f"{source}: {view.text}" + ("" if truth is None else f"; reference: {truth}"), err=True)
+    if view.hint and out.suffix.lower() in PICTURES:
+        typer.echo(f"{out} {view.hint}", err=True)
     _say_boxes(letters, out, f"--out {out.with_suffix('.html')} shows them, or ")
     print(out)
 

@@ -82,13 +82,13 @@ class Run:
         Of a sentence: what each word of the translation (the model's own unless `target` is given) looked at, by whole words unless
         `words=False`. Of a picture: what the class, or the cell at `pixel`, looked at.
         """
-        return looked(self.task, source, target=target, **how).maps
+        return list(looked(self.task, source, target=target, **how).rows())
 
     def draw(self, source: Any, path: str | Path, **how: Any) -> str:
-        """The same as a file: .png, .svg, .html or .json by the ending. Returns what the model says of a picture; nothing of a sentence."""
-        seen = looked(self.task, source, **how)
-        seen.save(Path(path))
-        return seen.answer
+        """The same as a file: .png, .svg, .pdf, .html or .json by the ending. Returns the model's answer."""
+        view = looked(self.task, source, **how)
+        view.save(path)
+        return view.text
 
     def _classifier(self) -> Any:
         if self.recipe.task != "image_classes":

@@ -18,7 +18,7 @@ from saccade.serve.served import (
     written,
 )
 from saccade.tasks.captions import look as captioning
-from saccade.tasks.captions.task import Caption, CaptionTask
+from saccade.tasks.captions.task import CaptionTask
 from saccade.tasks.translation.what_if import over_source
 
 _LONGEST = 60  # words of a given caption: as many as the model itself may write
@@ -71,26 +71,34 @@ class CaptionRun(PictureReader):
 
     def look(self, question: LookQuestion) -> dict[str, Any]:
         picture = self.picture(str(question.image))
-        if self.attends():
-            sight = captioning.see(self.task, picture, question.target, question.only)
-        else:
-            pixels = self.task.picture(picture).transpose(1, 2, 0)
-            sight = captioning.CaptionSight(pixels, self._said(picture, question.target), [])
-        hypothesis = sight.answer.hypotheses[0]
+        if not self.attends():
+            return self._unseen(picture, question.target)
+        view = captioning.look(self.task, picture, question.target, question.only)
+        assert view.picture is not None
         return {
             "run": self.name,
-            "target": sight.answer.text,
-            "log_prob": hypothesis.log_prob,
-            "words": word_probabilities(self.task.vocabulary, hypothesis),
-            "picture": shown_picture(sight.picture),
-            "maps": self.shown(sight.maps),
+            "target": view.text,
+            "log_prob": view.answer["captions"][0]["log_prob"],
+            "words": [{"text": word.text, "probability": word.probability} for word in view.words],
+            "picture": shown_picture(view.picture),
+            "maps": self.shown(view.maps),
         }
 
-    def _said(self, picture: Image.Image, target: str | None) -> Caption:
-        return self.task.predict([picture])[0] if target is None else self.task.given(picture, target)
+    def _unseen(self, picture: Image.Image, target: str | None) -> dict[str, Any]:
+        """The caption of a model whose words look nowhere."""
+        answer = self.task.predict([picture])[0] if target is None else self.task.given(picture, target)
+        hypothesis = answer.hypotheses[0]
+        return {
+            "run": self.name,
+            "target": answer.text,
+            "log_prob": hypothesis.log_prob,
+            "words": word_probabilities(self.task.vocabulary, hypothesis),
+            "picture": shown_picture(self.task.picture(picture).transpose(1, 2, 0)),
+            "maps": [],
+        }
 
     def figure(self, question: FigureQuestion) -> bytes:
-        sight = captioning.see(self.task, self.picture(str(question.image)), question.target, question.only)
+        view = captioning.look(self.task, self.picture(str(question.image)), question.target, question.only)
         if question.head is not None:
-            sight = replace(sight, maps=[each.head(question.head) for each in sight.maps])
-        return (captioning.png if question.format == "png" else captioning.svg)(sight)
+            view = replace(view, maps=tuple(attention.head(question.head) for attention in view.maps))
+        return view.png() if question.format == "png" else view.svg()

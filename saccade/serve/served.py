@@ -27,11 +27,11 @@ from saccade.runs.run import Run
 from saccade.serve.limits import Limits
 from saccade.serve.messages import FigureQuestion, LookQuestion, PredictQuestion, RunInfo
 from saccade.tasks.held_out import example_or_itself
-from saccade.tasks.image_classes import glimpses
 from saccade.tasks.image_classes import look as seeing
 from saccade.tasks.translation.look import END
-from saccade.views.axes import Axis, Grid
-from saccade.views.maps import AttentionMap, labels
+from saccade.views.axes import Axis, Grid, Steps, labels
+from saccade.views.maps import AttentionMap
+from saccade.views.view import View
 
 _EXAMPLES = 6
 _SETTINGS = ("search", "beam", "length_penalty", "temperature", "top_k", "top_p", "seed")
@@ -140,34 +140,35 @@ class ImageRun(PictureReader):
 
     def look(self, question: LookQuestion) -> dict[str, Any]:
         task, picture = self.run.task, self.picture(str(question.image))
-        if isinstance(task.model, GlimpseNetwork):
-            path = glimpses.see(task, picture)
-            seen = np.clip(path.picture * 255, 0, 255).round().astype(np.uint8)
-            answer, maps = task.predict([picture])[0], [path.attention_map()]
-            extra = {"glimpses": path.to_dict()["glimpses"]}
-        elif not self.attends():
-            seen, answer, maps, extra = task.picture(picture).transpose(1, 2, 0), task.predict([picture])[0], [], {}
-        else:
-            sight = seeing.see(task, picture, question.pixel, _chosen(question.only))
-            seen, answer, maps, extra = sight.picture, sight.answer, sight.maps, {}
+        if not self.attends():
+            answer = task.predict([picture])[0].to_dict()
+            pixels = task.picture(picture).transpose(1, 2, 0)
+            return {"run": self.name, "classes": answer["classes"], "picture": shown_picture(pixels), "maps": []}
+        view = seeing.look(task, picture, question.pixel, _chosen(question.only))
+        assert view.picture is not None
+        steps = [_glimpses(each.queries) for each in view.maps if isinstance(each.queries, Steps)]
         return {
             "run": self.name,
-            "classes": answer.to_dict()["classes"],
-            "picture": shown_picture(seen),
-            "maps": self.shown(maps),
-            **extra,
+            "classes": view.answer["classes"],
+            "picture": shown_picture(view.picture),
+            "maps": self.shown(view.rows()),
+            **({"glimpses": steps[0]} if steps else {}),
         }
 
     def figure(self, question: FigureQuestion) -> bytes:
-        from saccade.tasks.image_classes import overlay  # matplotlib takes a second to load
-        from saccade.views import glimpse_figure
+        picture = self.picture(str(question.image))
+        view = seeing.look(self.run.task, picture, question.pixel, _chosen(question.only))
+        return view.png() if question.format == "png" else view.svg()
 
-        task, picture = self.run.task, self.picture(str(question.image))
-        if isinstance(task.model, GlimpseNetwork):
-            path = glimpses.see(task, picture)
-            return (glimpse_figure.png if question.format == "png" else glimpse_figure.svg)(path)
-        sight = seeing.see(task, picture, question.pixel, _chosen(question.only))
-        return (overlay.png if question.format == "png" else overlay.svg)(sight)
+
+def _glimpses(steps: Steps) -> list[dict[str, Any]]:
+    return [
+        {
+            "windows": [dict(zip(("row", "column", "side"), window, strict=True)) for window in windows],
+            "probabilities": dict(zip(steps.classes, (round(share, 5) for share in shares), strict=True)),
+        }
+        for windows, shares in zip(steps.windows, steps.probabilities, strict=True)
+    ]
 
 
 def _chosen(only: str) -> str | None:
@@ -232,21 +233,19 @@ def written(text: str, hypothesis: Hypothesis, tokenizer: Tokenizer) -> dict[str
 
 def map_figure(maps: Sequence[AttentionMap], question: FigureQuestion, title: str) -> bytes:
     """Maps of words as a picture, one head of each if one is named."""
-    from saccade.views import figures
-
     chosen = [each if question.head is None else each.head(question.head) for each in maps]
-    return (figures.png if question.format == "png" else figures.svg)(chosen, title)
+    view = View(title, tuple(chosen))
+    return view.png() if question.format == "png" else view.svg()
 
 
 def _shown(attention: AttentionMap) -> dict[str, Any]:
-    queries, keys = attention.axis_titles()
     return {
         "name": attention.name,
         "queries": _axis(attention.queries),
         "keys": _axis(attention.keys),
         "label": attention.label,
-        "query_title": queries,
-        "key_title": keys,
+        "query_title": attention.query_title,
+        "key_title": attention.key_title,
         "weights": attention.weights.astype(float).round(5).tolist(),
     }
 

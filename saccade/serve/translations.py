@@ -125,7 +125,7 @@ class TextRun(Served):
         source = str(question.text)
         self.task.encode([source])
         given = None if question.target is None else self.target(question.target)[0]
-        maps = replay.look(self.task, source, given, question.words, question.only) if self.attends() else []
+        maps = replay.look(self.task, source, given, question.words, question.only).maps if self.attends() else ()
         target = self.task.predict([source])[0].text if given is None else given
         (scored,) = self.task.score([(source, target)])
         return {
@@ -141,7 +141,7 @@ class TextRun(Served):
         source = str(question.text)
         target = None if question.target is None else self.target(question.target)[0]
         self.task.encode([source])
-        maps = replay.look(self.task, source, target, question.words, question.only)
+        maps = replay.look(self.task, source, target, question.words, question.only).maps
         return map_figure(self.within(maps, self.limits.drawn), question, source)
 
     @torch.no_grad()

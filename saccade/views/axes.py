@@ -1,11 +1,16 @@
 """What stands along the two sides of an attention map. An axis knows its labels and its form as JSON; it knows no model and no task."""
 
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from io import BytesIO
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
+
+Window = tuple[int, int, int]  # first row, first column and side, in pixels; may reach over the edge of the picture
 
 
 @dataclass(frozen=True)
@@ -55,9 +60,7 @@ class Steps:
     kind: ClassVar[str] = "steps"
 
     labels: tuple[str, ...]
-    windows: tuple[
-        tuple[tuple[int, int, int], ...], ...
-    ] = ()  # of each step and scale: first row, first column, side, in pixels
+    windows: tuple[tuple[Window, ...], ...] = ()  # of each step and scale
     classes: tuple[str, ...] = ()
     probabilities: tuple[tuple[float, ...], ...] = ()  # of each class after each step
     patches: tuple[tuple[NDArray[np.float32], ...], ...] = field(
@@ -77,7 +80,7 @@ class Dates:
     labels: tuple[str, ...]  # ISO dates
     series: Mapping[str, tuple[float | None, ...]] = field(
         default_factory=dict, hash=False
-    )  # name -> a value for each day; None is missing
+    )  # by name, a value a day; None is missing
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -134,12 +137,25 @@ def axis_of(labels: "Axis | Sequence[str]") -> Axis:
     return Tokens(tuple(labels)) if isinstance(labels, list | tuple) else labels  # type: ignore[return-value]
 
 
+def labels(axis: Axis) -> list[str]:
+    """A visible name for every position: no label is empty, and spaces at the ends of a word can be seen."""
+    return [_visible(text) for text in axis.labels]
+
+
+def _visible(text: str) -> str:
+    text = text.replace("\r\n", "\n").replace("\n", "⏎").replace("\r", "⏎").replace("\t", "⇥")
+    text = "".join(character if character.isprintable() or character in "\u200c\u200d" else "�" for character in text)
+    core = text.strip()
+    start = len(text) - len(text.lstrip())
+    return "␣" * start + core + "␣" * (len(text) - start - len(core)) or "∅"
+
+
 def axis_to_dict(axis: Axis) -> dict[str, Any]:
-    """JSON values from which `axis_from_dict` makes an equal axis."""
+    """JSON values from which `axis_from_dict` makes an equal axis; the patches of steps are for pages only."""
     values: dict[str, Any] = {"kind": axis.kind}
     match axis:
         case Tokens():
-            values["words"] = list(axis.words)
+            values |= {"words": list(axis.words), "labels": labels(axis)}
         case Grid():
             values |= {"rows": axis.rows, "columns": axis.columns, "extra": list(axis.extra), "cell": axis.cell}
         case Steps():
@@ -148,7 +164,9 @@ def axis_to_dict(axis: Axis) -> dict[str, Any]:
                 values["windows"] = [[list(window) for window in scales] for scales in axis.windows]
             if axis.probabilities:
                 values["classes"] = list(axis.classes)
-                values["probabilities"] = [[round(share, 5) for share in row] for row in axis.probabilities]
+                values["probabilities"] = [[round(float(share), 5) for share in row] for row in axis.probabilities]
+            if axis.patches:
+                values["patches"] = [[data_address(as_bytes(patch)) for patch in scales] for scales in axis.patches]
         case Dates():
             values |= {"labels": list(axis.labels), "series": {name: list(row) for name, row in axis.series.items()}}
         case Objects():
@@ -156,6 +174,18 @@ def axis_to_dict(axis: Axis) -> dict[str, Any]:
         case Variables() | Scales():
             values["labels"] = list(axis.labels)
     return values
+
+
+def as_bytes(pixels: NDArray[np.float32]) -> NDArray[np.uint8]:
+    """Pixels from 0 to 1 as bytes."""
+    return (255 * np.clip(pixels, 0, 1)).round().astype(np.uint8)
+
+
+def data_address(pixels: NDArray[np.uint8]) -> str:
+    """Pixels (H, W), (H, W, 1) or (H, W, 3) as a PNG in a data: address."""
+    content = BytesIO()
+    Image.fromarray(pixels[..., 0] if pixels.ndim == 3 and pixels.shape[2] == 1 else pixels).save(content, "PNG")
+    return "data:image/png;base64," + b64encode(content.getvalue()).decode()
 
 
 def axis_from_dict(values: Mapping[str, Any]) -> Axis:

@@ -13,10 +13,11 @@ import numpy as np
 from saccade.errors import UserError
 from saccade.files import replacing
 from saccade.metrics.classes import ClassScores
-from saccade.views.figures import COLOURS
-from saccade.views.layout import every, font_size
-from saccade.views.lettering import INK, QUIET, Lettering
-from saccade.views.shelves import printed
+from saccade.views.document import PICTURES
+from saccade.views.figures import save as printing
+from saccade.views.figures.layout import every, font_size
+from saccade.views.figures.palette import COLOURS, INK, QUIET
+from saccade.views.lettering import Lettering
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,12 +28,11 @@ _NUMBERS = 30  # classes up to which every cell has its number written in it
 
 
 def save(scores: ClassScores, path: str | Path, title: str = "") -> None:
-    """Write as .png or .svg. Missing directories are made."""
+    """Write as .png, .svg or .pdf. Missing directories are made."""
     path = Path(path)
     ending = require_picture(path)
     figure = draw(scores, title)
-    more: dict[str, Any] = {"dpi": 160} if ending == ".png" else {"metadata": {"Date": None}}
-    content = printed(figure, format=ending[1:], **more)
+    content = {".png": printing.png, ".svg": printing.svg, ".pdf": printing.pdf}[ending](figure)
     with replacing(path) as aside:
         aside.write_bytes(content)
 
@@ -40,8 +40,8 @@ def save(scores: ClassScores, path: str | Path, title: str = "") -> None:
 def require_picture(path: Path) -> str:
     """The ending of a name that a matrix can be drawn under."""
     ending = path.suffix.lower()
-    if ending not in (".png", ".svg"):
-        raise UserError(f"cannot write {str(path)!r}: the name must end in .png or .svg")
+    if ending not in PICTURES:
+        raise UserError(f"cannot write {str(path)!r}: the name must end in .png, .svg or .pdf")
     return ending
 
 

@@ -18,22 +18,24 @@ from typing import Any
 from saccade.errors import UserError
 from saccade.files import replacing
 
-ENDINGS = (".png", ".svg", ".html", ".json")
-PICTURES = ENDINGS[:2]
+ENDINGS = (".png", ".svg", ".pdf", ".html", ".json")
+PICTURES = ENDINGS[:3]
 
 
 def write_by_ending(
     path: str | Path,
     png: Callable[[], bytes],
     svg: Callable[[], bytes],
+    pdf: Callable[[], bytes],
     html: Callable[[], str],
     values: Callable[[], dict[str, Any]],
 ) -> None:
-    """A picture (.png, .svg), a page (.html) or data (.json). Missing directories are made."""
+    """A picture (.png, .svg, .pdf), a page (.html) or data (.json). Missing directories are made."""
     path = Path(path)
     writers: dict[str, Callable[[], bytes]] = {
         ".png": png,
         ".svg": svg,
+        ".pdf": pdf,
         ".html": lambda: html().encode("utf-8", "replace"),
         ".json": lambda: json.dumps(values(), ensure_ascii=False).encode("utf-8", "replace"),
     }

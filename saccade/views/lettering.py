@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-INK, QUIET = "#1b2330", "#5c6675"
+INK = "#1b2330"
 _LONGEST = 28
 _UNKNOWN = "�"
 _boxed: ContextVar[set[str] | None] = ContextVar("boxed", default=None)

@@ -11,27 +11,41 @@ Axis legend: H heads, Q queries, K keys.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from saccade.errors import UserError
-from saccade.views.axes import Axis, Tokens, axis_from_dict, axis_of, axis_to_dict
-from saccade.views.document import write_by_ending
+from saccade.views.axes import Axis, Tokens, axis_from_dict, axis_of, axis_to_dict, labels
+
+if TYPE_CHECKING:
+    from saccade.views.view import View
+
+AVERAGE_CELL = "the average cell"
+_TITLES = {
+    "grid": "image",
+    "steps": "step",
+    "dates": "date",
+    "variables": "variable",
+    "objects": "object",
+    "scales": "scale",
+}
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
 class AttentionMap:
-    """The weights (H, Q, K) of one attention module. A single head may be given as (Q, K)."""
+    """The weights (H, Q, K) of one attention module. A single head may be given as (Q, K), and a list of words as an axis. The titles of
+    the two sides say what stands along them ("translation", "source"); unless given they follow from the axes."""
 
     name: str
     weights: NDArray[np.float32]
     queries: Axis
     keys: Axis
+    query_title: str
+    key_title: str
 
     def __init__(
         self,
@@ -39,12 +53,17 @@ class AttentionMap:
         weights: ArrayLike | Tensor,
         queries: Axis | Sequence[str],
         keys: Axis | Sequence[str],
+        query_title: str | None = None,
+        key_title: str | None = None,
     ):
         queries, keys = axis_of(queries), axis_of(keys)
+        query_default, key_default = _titles(queries, keys)
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "weights", _checked(name, weights, queries, keys))
         object.__setattr__(self, "queries", queries)
         object.__setattr__(self, "keys", keys)
+        object.__setattr__(self, "query_title", query_default if query_title is None else query_title)
+        object.__setattr__(self, "key_title", key_default if key_title is None else key_title)
 
     @property
     def heads(self) -> int:
@@ -62,41 +81,64 @@ class AttentionMap:
         if self.heads == 1:
             return self
         mean = self.weights.mean(axis=0, keepdims=True)  # (H, Q, K) -> (1, Q, K)
-        return AttentionMap(f"{self.name}, average of {self.heads} heads", mean, self.queries, self.keys)
+        return self.changed(name=f"{self.name}, average of {self.heads} heads", weights=mean)
 
     def head(self, index: int) -> "AttentionMap":
         """One head, counted from 0, as a map of its own."""
         if not 0 <= index < self.heads:
             numbers = "only head 0" if self.heads == 1 else f"heads 0 to {self.heads - 1}"
             raise UserError(f"Head {index} of {self.name!r} was asked for, but it has {numbers}; choose one of those.")
-        return AttentionMap(f"{self.name}, head {index}", self.weights[index], self.queries, self.keys)
+        return self.changed(name=f"{self.name}, head {index}", weights=self.weights[index])
 
-    def axis_titles(self) -> tuple[str, str]:
-        """What to call the two sides when nobody says: (queries, keys)."""
-        if "self" in self.name.rsplit(".", 1)[-1]:
-            return "query", "key"
-        words = "translation" if isinstance(self.keys, Tokens) else "words"
-        kinds = {"grid": "image", "steps": "time"}
-        queries = words if isinstance(self.queries, Tokens) else kinds.get(self.queries.kind, self.queries.kind)
-        keys = "source" if isinstance(self.keys, Tokens) else kinds.get(self.keys.kind, self.keys.kind)
-        return (queries, keys) if queries != keys else (f"{queries} (query)", f"{keys} (key)")
+    def from_query(self, query: int | None) -> "AttentionMap":
+        """One query as a map of its own; None is the mean of all queries."""
+        if query is None:
+            mean = self.weights.mean(1, keepdims=True)  # (H, Q, K) -> (H, 1, K)
+            return self.changed(weights=mean, queries=Tokens((AVERAGE_CELL,)))
+        row = self.weights[:, query : query + 1]  # (H, Q, K) -> (H, 1, K)
+        return self.changed(weights=row, queries=Tokens((labels(self.queries)[query],)))
 
-    def to_dict(self) -> dict[str, Any]:
-        """JSON values that `from_dict` turns back into the same map, bit for bit."""
+    def changed(
+        self,
+        *,
+        name: str | None = None,
+        weights: ArrayLike | None = None,
+        queries: Axis | None = None,
+        query_title: str | None = None,
+        key_title: str | None = None,
+    ) -> "AttentionMap":
+        """The same map but for what is given."""
+        return AttentionMap(
+            self.name if name is None else name,
+            self.weights if weights is None else weights,
+            self.queries if queries is None else queries,
+            self.keys,
+            self.query_title if query_title is None else query_title,
+            self.key_title if key_title is None else key_title,
+        )
+
+    def to_dict(self, digits: int | None = None) -> dict[str, Any]:
+        """JSON values that `from_dict` turns back into the same map, bit for bit; with `digits`, weights are rounded for a page."""
         # The shortest decimals that name each float32: 0.1, not 0.10000000149011612.
-        weights = self.weights.astype(str).astype(np.float64).tolist()
+        weights = self.weights.astype(str if digits is None else np.float64).astype(np.float64)
+        weights = weights if digits is None else weights.round(digits)
         return {
             "name": self.name,
+            "label": self.label,
             "queries": axis_to_dict(self.queries),
             "keys": axis_to_dict(self.keys),
-            "weights": weights,
+            "query_title": self.query_title,
+            "key_title": self.key_title,
+            "weights": weights.tolist(),
         }
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "AttentionMap":
         try:
             queries, keys = axis_from_dict(values["queries"]), axis_from_dict(values["keys"])
-            return cls(str(values["name"]), np.asarray(values["weights"], dtype=np.float32), queries, keys)
+            weights = np.asarray(values["weights"], dtype=np.float32)
+            titles = (values.get("query_title"), values.get("key_title"))
+            return cls(str(values["name"]), weights, queries, keys, *titles)
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(
                 f"This is not an attention map ({error!r}): it needs name, queries, keys and weights, "
@@ -110,19 +152,10 @@ class AttentionMap:
         return f"AttentionMap({self.name!r}, heads={self.heads}, queries={len(self.queries)}, keys={len(self.keys)})"
 
     def _repr_png_(self) -> bytes:
-        from saccade.views.figures import png
-
-        return png([self])
+        return _view([self])._repr_png_()
 
     def _repr_html_(self) -> str:
-        """The page in a frame of its own, so that its styles and scripts cannot meet the notebook's."""
-        from saccade.views.page import page
-
-        height = min(900, 420 + 28 * len(self.queries))
-        return (
-            f'<iframe srcdoc="{escape(page([self]))}" sandbox="allow-scripts" title="{escape(self.label)}" '
-            f'style="width: 100%; height: {height}px; border: 0"></iframe>'
-        )
+        return _view([self])._repr_html_()
 
 
 def save(
@@ -132,33 +165,20 @@ def save(
     query_title: str | None = None,
     key_title: str | None = None,
 ) -> None:
-    """Write maps as a picture (.png, .svg), a page (.html) or data (.json). Missing directories are made."""
-    from saccade.views.figures import png, svg
-    from saccade.views.page import page
-
-    if not maps:
-        raise UserError(f"There is no attention map to write to {str(path)!r}: record at least one first.")
-    titles = (title, query_title, key_title)
-    write_by_ending(
-        path,
-        png=lambda: png(maps, *titles),
-        svg=lambda: svg(maps, *titles),
-        html=lambda: page(maps, *titles),
-        values=lambda: {"title": title, "maps": [each.to_dict() for each in maps]},
-    )
+    """Write maps as a picture (.png, .svg, .pdf), a page (.html) or data (.json). Missing directories are made."""
+    _view([attention.changed(query_title=query_title, key_title=key_title) for attention in maps], title).save(path)
 
 
-def labels(axis: Axis) -> list[str]:
-    """A visible name for every position: no label is empty, and spaces at the ends of a word can be seen."""
-    return [_visible(text) for text in axis.labels]
+def _view(maps: Sequence[AttentionMap], title: str = "") -> "View":
+    from saccade.views.view import View
+
+    return View(title or (maps[0].label if len(maps) == 1 else ""), tuple(maps))
 
 
-def _visible(text: str) -> str:
-    text = text.replace("\r\n", "\n").replace("\n", "⏎").replace("\r", "⏎").replace("\t", "⇥")
-    text = "".join(character if character.isprintable() or character in "\u200c\u200d" else "�" for character in text)
-    core = text.strip()
-    start = len(text) - len(text.lstrip())
-    return "␣" * start + core + "␣" * (len(text) - start - len(core)) or "∅"
+def _titles(queries: Axis, keys: Axis) -> tuple[str, str]:
+    """What the two sides are called unless somebody says: by what stands along them."""
+    query, key = _TITLES.get(queries.kind, "query"), _TITLES.get(keys.kind, "key")
+    return (query, key) if query != key else (f"{query} (query)", f"{key} (key)")
 
 
 def _checked(name: str, weights: ArrayLike | Tensor, queries: Axis, keys: Axis) -> NDArray[np.float32]:

@@ -33,7 +33,7 @@ def over_the_source(maps: Sequence[AttentionMap]) -> AttentionMap | None:
         return None
     mean = np.mean([each.weights for each in layers], axis=0)
     what = "attention over the source" if crosses else "attention"
-    return AttentionMap(f"{what}, average of {len(layers)} layers", mean, layers[0].queries, layers[0].keys)
+    return layers[0].changed(name=f"{what}, average of {len(layers)} layers", weights=mean)
 
 
 def _crosses(maps: Sequence[AttentionMap]) -> list[AttentionMap]:

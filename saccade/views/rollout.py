@@ -36,4 +36,5 @@ def rollout(maps: Sequence[AttentionMap], residual: float = 0.5) -> AttentionMap
         mixed = residual * np.eye(size) + (1 - residual) * mean
         total = mixed.sum(axis=-1, keepdims=True)
         flow = np.divide(mixed, total, out=np.zeros_like(mixed), where=total > 0) @ flow
-    return AttentionMap(f"rollout of {len(maps)} layers", flow, maps[-1].queries, maps[0].keys)
+    titles = (maps[-1].query_title, maps[0].key_title)
+    return AttentionMap(f"rollout of {len(maps)} layers", flow, maps[-1].queries, maps[0].keys, *titles)

@@ -1,19 +1,34 @@
 """One look at one example: what the model answered, what it looked at, and the attention maps in between.
 
-A task makes a View; a View knows no task. It draws itself by the axes of its maps: `save` writes a picture, a page or data by the ending.
+    view = run.look("le chat noir")
+    view.save("alignment.pdf")          # .png .svg .pdf .html .json by the ending; a notebook shows a view by itself
+
+A task makes a View; a View knows no task. It draws itself by the axes of its maps.
 """
 
-from base64 import b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from io import BytesIO
-from typing import Any
+from dataclasses import dataclass, field, replace
+from html import escape
+from pathlib import Path
+from textwrap import shorten
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
+from saccade.errors import UserError
+from saccade.views.axes import Grid, data_address
+from saccade.views.document import write_by_ending
 from saccade.views.maps import AttentionMap
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_LINE = 100  # letters of a reference
+_MOST_WEIGHTS = (
+    1_000_000  # that a file or a page may hold before maps between cells get only the rows that are shown first
+)
+_PAGE_DIGITS = 5  # of each weight in a page, which shows two; .json files have them all
 
 
 @dataclass(frozen=True)
@@ -30,7 +45,8 @@ class View:
     maps: tuple[AttentionMap, ...]  # all that were recorded, in the order of the model
     text: str = ""  # the answer in one line
     answer: Mapping[str, Any] = field(default_factory=dict)  # the answer as JSON values
-    subtitle: str = ""
+    source: str = ""  # the name of the picture, where the title does not hold what was looked at
+    subtitle: str = ""  # remarks
     truth: str | None = None  # the reference, where it is known
     picture: NDArray[np.uint8] | None = None  # (rows, columns, channels): what the cells of grids lie over
     words: tuple[Word, ...] = ()  # of an answer that was written word by word
@@ -40,30 +56,93 @@ class View:
     hint: str = ""  # what a picture leaves out, and how to see it
     details: Mapping[str, Any] = field(default_factory=dict)  # further JSON values for the task's own part of the page
 
-    def to_dict(self) -> dict[str, Any]:
-        """JSON values: what `.json` files, the API and pages hold."""
+    @property
+    def line_below_title(self) -> str:
+        """Where the example came from, its reference, and remarks."""
+        truth = f"reference: {shorten(self.truth, _LINE, placeholder=' …')}" if self.truth else ""
+        return " · ".join(part for part in (Path(self.source).name, truth, self.subtitle) if part)
+
+    def called(self, name: str, truth: str) -> "View":
+        """The same view of a held-out example, which has a name and a reference."""
+        answer = {**self.answer, "source": name} if "source" in self.answer else self.answer
+        return replace(self, source=name if self.source else "", answer=answer, truth=truth)
+
+    def rows(self) -> tuple[AttentionMap, ...]:
+        """Every map as it is shown first: where cells of a picture look, from one of them or from their mean."""
+        return tuple(
+            attention.from_query(self.seen_from.get(attention.name))
+            if isinstance(attention.queries, Grid)
+            else attention
+            for attention in self.maps
+        )
+
+    def to_dict(self, digits: int | None = None, most: int = _MOST_WEIGHTS) -> dict[str, Any]:
+        """JSON values: what `.json` files, the API and pages hold. With `digits`, weights are rounded. Of maps between cells that are more
+        than `most` weights together only the rows that are shown first."""
+        is_light = sum(attention.weights.size for attention in self.maps) <= most
+        maps, starts = (self.maps, self.seen_from) if is_light else (self.rows(), {})
+        remark = "" if is_light else "cells look from one place only: too many weights for a file"
         return {
             "title": self.title,
-            "subtitle": self.subtitle,
+            "subtitle": " · ".join(part for part in (self.line_below_title, remark) if part),
             "text": self.text,
             "answer": dict(self.answer),
             "truth": self.truth,
             "picture": None if self.picture is None else picture_to_dict(self.picture),
             "words": [{"text": word.text, "probability": word.probability} for word in self.words],
-            "maps": [{**attention.to_dict(), "from": self.seen_from.get(attention.name)} for attention in self.maps],
+            "maps": [{**attention.to_dict(digits), "from": starts.get(attention.name)} for attention in maps],
             "first": self.first,
             **self.details,
         }
+
+    # Drawing
+
+    def figure(self) -> "Figure":
+        from saccade.views.figures import draw
+
+        if not self.maps:
+            raise UserError("There is no attention map to draw: record at least one first.")
+        return draw(self)
+
+    def png(self) -> bytes:
+        from saccade.views.figures import save
+
+        return save.png(self.figure())
+
+    def svg(self) -> bytes:
+        from saccade.views.figures import save
+
+        return save.svg(self.figure(), self.title)
+
+    def pdf(self) -> bytes:
+        from saccade.views.figures import save
+
+        return save.pdf(self.figure(), self.title)
+
+    def html(self) -> str:
+        from saccade.views.page import page
+
+        return page(self)
+
+    def save(self, path: str | Path) -> None:
+        """Write a picture (.png, .svg, .pdf), a page (.html) or data (.json). Missing directories are made."""
+        if not self.maps:
+            raise UserError(f"There is no attention map to write to {str(path)!r}: record at least one first.")
+        write_by_ending(path, self.png, self.svg, self.pdf, self.html, self.to_dict)
+
+    def _repr_png_(self) -> bytes:
+        return self.png()
+
+    def _repr_html_(self) -> str:
+        """The page in a frame of its own, so that its styles and scripts cannot meet the notebook's."""
+        height = min(900, 420 + 28 * max(len(attention.queries) for attention in self.rows()))
+        return (
+            f'<iframe srcdoc="{escape(self.html())}" sandbox="allow-scripts" title="{escape(self.title)}" '
+            f'style="width: 100%; height: {height}px; border: 0"></iframe>'
+        )
 
 
 def picture_to_dict(pixels: NDArray[np.uint8]) -> dict[str, Any]:
     """Pixels (rows, columns, channels) as a page gets them."""
     rows, columns = pixels.shape[:2]
     return {"rows": rows, "columns": columns, "address": data_address(pixels)}
-
-
-def data_address(pixels: NDArray[np.uint8]) -> str:
-    """Pixels (H, W), (H, W, 1) or (H, W, 3) as a PNG in a data: address."""
-    content = BytesIO()
-    Image.fromarray(pixels[..., 0] if pixels.ndim == 3 and pixels.shape[2] == 1 else pixels).save(content, "PNG")
-    return "data:image/png;base64," + b64encode(content.getvalue()).decode()

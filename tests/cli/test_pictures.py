@@ -4,6 +4,7 @@ import io
 import json
 import sys
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,6 +13,7 @@ from PIL import Image
 
 import saccade as library
 from saccade import cli
+from saccade.runs.looking import looked
 from saccade.runs.train import train
 
 
@@ -50,9 +52,9 @@ def test_every_kind_of_image_model_writes_the_same_data_of_a_held_out_picture(sa
         truth = library.load(run).task.example("test", 0).truth
         assert values["title"].startswith(f"{values['answer']['classes'][0]['class']} (probability ")
         assert (values["answer"]["source"], values["truth"]) == ("test:0", truth)
-        assert values["image"] == {"rows": 8, "columns": 8}
+        assert (values["picture"]["rows"], values["picture"]["columns"]) == (8, 8)
         assert printed == f"{out}\n"
-        assert f"in truth: {truth}" in beside
+        assert f"reference: {truth}" in beside
 
 
 def test_letters_that_no_font_has_are_spoken_of(said, digits, tmp_path, monkeypatch):
@@ -72,9 +74,14 @@ def test_letters_that_no_font_has_are_spoken_of(said, digits, tmp_path, monkeypa
 
 
 def test_what_a_picture_of_many_layers_leaves_out_is_said_beside_it(said, tmp_path, tiny_run, monkeypatch):
-    monkeypatch.setattr("saccade.runs.looking._what_is_left_out", lambda found: "shows little")
-    for ending, hint in (("png", f"{tmp_path / 'a.png'} shows little\n"), ("html", "")):
-        assert said("look", tiny_run, "1 2 3", "--out", tmp_path / f"a.{ending}")[1] == hint
+    view = replace(looked(library.load(tiny_run).task, "1 2 3"), hint="shows little")
+    monkeypatch.setattr("saccade.runs.looking.looked", lambda *_, **__: view)
+    for ending, hint in (
+        ("png", f"{tmp_path / 'a.png'} shows little\n"),
+        ("pdf", f"{tmp_path / 'a.pdf'} shows little\n"),
+        ("html", ""),
+    ):
+        assert said("look", tiny_run, "1 2 3", "--out", tmp_path / f"a.{ending}")[1] == f"1 2 3: {view.text}\n{hint}"
 
 
 def test_files_of_a_folder_that_are_no_images_are_counted(said, digits, tmp_path):

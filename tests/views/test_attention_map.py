@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from saccade.errors import UserError
 from saccade.views import AttentionMap, save
-from saccade.views.axes import Grid, Steps, Tokens
-from saccade.views.maps import labels
+from saccade.views.axes import Grid, Steps, Tokens, labels
 
 CROSS = "decoder.layers.3.cross_attention"
 
@@ -94,12 +93,16 @@ def test_the_label_reads_like_words(name, label):
     assert AttentionMap(name, [[1.0]], Tokens(("a",)), Tokens(("b",))).label == label
 
 
-def test_sides_are_named_by_what_they_are():
+def test_sides_are_named_by_what_they_are_unless_told():
+    def titles(queries, keys, *told):
+        attention = AttentionMap("encoder.layers.0.self_attention", [[1.0]], queries, keys, *told)
+        return attention.query_title, attention.key_title
+
     word, steps, grid = Tokens(("a",)), Steps(("May",)), Grid(1, 1)
-    assert AttentionMap(CROSS, [[1.0]], word, word).axis_titles() == ("translation", "source")
-    assert AttentionMap("encoder.layers.0.self_attention", [[1.0]], word, word).axis_titles() == ("query", "key")
-    assert AttentionMap(CROSS, [[1.0]], word, grid).axis_titles() == ("words", "image")
-    assert AttentionMap("attention", [[1.0]], steps, steps).axis_titles() == ("time (query)", "time (key)")
+    assert titles(["a"], ["b"]) == ("query", "key")
+    assert titles(word, grid) == ("query", "image")
+    assert titles(steps, steps) == ("step (query)", "step (key)")
+    assert titles(word, word, "translation", "source") == ("translation", "source")
 
 
 @pytest.mark.parametrize(
@@ -145,7 +148,7 @@ def test_the_ending_decides_what_is_written(tmp_path):
 
 @pytest.mark.parametrize("name", ["map.gif", "map", "map.png.txt"])
 def test_another_ending_is_refused_with_those_allowed(tmp_path, name):
-    with pytest.raises(UserError, match=r"\.png, \.svg, \.html or \.json"):
+    with pytest.raises(UserError, match=r"\.png, \.svg, \.pdf, \.html or \.json"):
         a_map().save(tmp_path / name)
 
 

@@ -80,5 +80,5 @@ def test_files_are_written_whatever_the_names_and_titles(tmp_path):
     ElementTree.parse(tmp_path / "a.svg")
     save(scores([[1, 0], [1, 1]]), tmp_path / "a.png")
     assert Image.open(tmp_path / "a.png").size[0] > 400
-    with pytest.raises(UserError, match=r"must end in \.png or \.svg"):
+    with pytest.raises(UserError, match=r"must end in \.png, \.svg or \.pdf"):
         save(scores([[1, 0], [1, 1]]), tmp_path / "a.html")

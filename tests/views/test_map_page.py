@@ -8,9 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from saccade.views import AttentionMap, save
+from saccade.views import AttentionMap, View, save
 from saccade.views.axes import Axis, Grid, Tokens
-from saccade.views.page import page
 
 SOURCE, TARGET = Tokens(("the", "black", "cat", ".")), Tokens(("le", "chat", "noir"))
 LOOKS = np.array(
@@ -22,12 +21,17 @@ LOOKS = np.array(
 
 
 def cross(layer: int = 0, queries: Axis = TARGET, keys: Axis = SOURCE, weights: np.ndarray = LOOKS) -> AttentionMap:
-    return AttentionMap(f"decoder.layers.{layer}.cross_attention", weights, queries, keys)
+    name = f"decoder.layers.{layer}.cross_attention"
+    return AttentionMap(name, weights, queries, keys, "translation", "source")
 
 
 def long_map(words: int = 40) -> AttentionMap:
     side = Tokens(tuple(f"Wirtschaftsraum{index}" for index in range(words)))
     return cross(0, side, side, np.eye(words)[None] * 0.5 + 0.5 / words)
+
+
+def page(maps, title: str = "", **settings) -> str:
+    return View(title, tuple(maps), **settings).html()
 
 
 def embedded(document: str) -> list:
@@ -133,7 +137,9 @@ def test_a_page_over_a_picture_opens_as_seen_from_what_was_asked_for(visit, tmp_
     weights[0, 3] = [0.6, 0.0, 0.3, 0.1, 0.0]
     maps = [AttentionMap(f"layers.{layer}.self_attention", weights, grid, grid) for layer in range(2)]
     path = tmp_path / "picture.html"
-    path.write_text(page(maps, "a cat", picture=picture, subtitle="cat.png", seen_from=[None, 3], first=1), "utf-8")
+    path.write_text(
+        page(maps, "a cat", picture=picture, subtitle="cat.png", seen_from={maps[1].name: 3}, first=1), "utf-8"
+    )
     tab = visit([], path=path)
     assert tab.locator("#subtitle").inner_text() == "cat.png"
     assert tab.get_by_label("Map").input_value() == "1"
@@ -150,7 +156,7 @@ def test_what_is_seen_from_no_place_stands_beside_the_picture(visit, tmp_path):
     picture = np.full((8, 8, 3), 90, np.uint8)
     pooled = AttentionMap("pooling.attention", np.full((1, 1, 4), 0.25), Tokens(("[image]",)), Grid(2, 2))
     path = tmp_path / "pooled.html"
-    path.write_text(page([pooled], picture=picture, seen_from=[None]), "utf-8")
+    path.write_text(page([pooled], picture=picture), "utf-8")
     tab = visit([], path=path)
     box = tab.locator("#queries canvas.plain").bounding_box()
     assert box["width"] > 200

@@ -9,98 +9,131 @@ Axis legend: H heads, Q queries, K keys.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from saccade.attention import Attend, LocalSelfAttention2d, record_attention
-from saccade.data.images.decoding import Pixels
 from saccade.data.images.store import AnyImage
 from saccade.errors import UserError
 from saccade.layers.windows import WindowAttention
+from saccade.models.glimpse import GlimpseNetwork
+from saccade.tasks.image_classes.glimpses import path_of
 from saccade.tasks.image_classes.task import Classified, ClassifyTask
 from saccade.views.axes import Axis, Grid, Tokens
-from saccade.views.maps import AttentionMap, labels
+from saccade.views.maps import AttentionMap
 from saccade.views.rollout import rollout
+from saccade.views.view import View
 
 Pixel = tuple[int, int]  # row, column
 
-ALL_CELLS = "the average cell"
 _LARGEST = 1 << 28  # weights recorded at a time: 1 GB
 
 
-@dataclass(frozen=True)
-class Sight:
-    """A picture, what the model takes it for, and where it looked."""
-
-    picture: Pixels  # (rows, columns, channels) as the model gets it
-    answer: Classified
-    whole: list[AttentionMap]  # the same as `maps`, but from every cell
-    pixel: Pixel | None  # where to look from, if somebody said
-    chosen: bool = False  # whether somebody named the layers
-    left_out: int = 0  # layers, the first ones, that would not have fitted in memory with the others
-    truth: str | None = None  # its class, if people know it
-
-    @cached_property
-    def maps(self) -> list[AttentionMap]:
-        """The rollout first, if there is one; then every layer in order. Each has one row: who looks is one cell, one token, or all."""
-        return [_one_row(each, self.cell(each.queries)) for each in self.whole]
-
-    def cell(self, axis: Axis) -> int | None:
-        """Which query to show: that of the pixel, else the class token. None is the mean of all."""
-        if not isinstance(axis, Grid):
-            return None
-        if self.pixel is None:
-            return 0 if axis.extra else None
-        (row, column), (down, across) = self.pixel, axis.covered(*self.picture.shape[:2])
-        return len(axis.extra) + row * axis.rows // down * axis.columns + column * axis.columns // across
-
-    def even(self, attention: AttentionMap) -> float | None:
-        """The weight that everything in view of a map of `whole` would get if all got the same. None where the mean of all cells is shown
-        and they see different parts of the picture."""
-        sees = attention.weights.max(0) > 0  # (H, Q, K) -> (Q, K)
-        cell = self.cell(attention.queries)
-        row = sees[0 if cell is None else cell]
-        if (cell is None and (sees != row).any()) or not row.any():
-            return None
-        return 1 / int(row.sum())
-
-
-def look(
-    task: ClassifyTask, image: AnyImage, pixel: Pixel | None = None, only: str | None = None
-) -> list[AttentionMap]:
-    """The maps of the attention modules whose name matches (all that fit in memory unless given), from what the class is read from or from
-    the cell at `pixel` (row, column)."""
-    return see(task, image, pixel, only).maps
-
-
 @torch.no_grad()
-def see(task: ClassifyTask, image: AnyImage, pixel: Pixel | None = None, only: str | None = None) -> Sight:
-    """All of a picture at once: what `look` gives, and what is needed to draw it."""
+def look(task: ClassifyTask, image: AnyImage, pixel: Pixel | None = None, only: str | None = None) -> View:
+    """The attention modules whose name matches (all that fit in memory unless given), seen from what the class is read from or from the
+    cell at `pixel` (row, column). Of a network that glimpses: its path."""
     pixels = task.picture(image)
-    _, rows, columns = pixels.shape
+    _check_pixel(pixel, pixels.shape[1:])
+    task.model.eval()
+    answer = task.predict([image])[0]
+    if isinstance(task.model, GlimpseNetwork):
+        return _glimpses(task, task.model, answer, pixels, pixel, only)
+    layers, left_out = _recorded(task, pixels, only)
+    is_whole = len(layers) == len(_attentions(task.model))  # a rollout of some layers only would start nowhere
+    if pixel is not None:
+        layers = _looking_from_cells(layers)
+    together = _rollout(layers) if is_whole else []
+    maps = (*together, *layers)
+    starts = {attention.name: start_of(attention.queries, pixel, pixels.shape[1:]) for attention in maps}
+    summary, hint = _summary(maps, layers) if only is None else ((), "")
+    without = f"without the first {left_out} attentions, which need much memory" if left_out else ""
+    return View(
+        **_headed(answer, pixels, [without]),
+        maps=maps,
+        seen_from={name: query for name, query in starts.items() if query is not None},
+        summary=summary,
+        hint=hint,
+        first=0 if together else len(maps) - 1,
+        details={
+            "pixel": None if pixel is None else dict(zip(("row", "column"), pixel, strict=True)),
+            "left_out": left_out,
+        },
+    )
+
+
+def _headed(answer: Classified, pixels: NDArray[np.uint8], remarks: Sequence[str]) -> dict[str, Any]:
+    """What every view of a classified image says: the class, the image, what else it might be."""
+    others = zip(answer.classes[1:4], answer.probabilities[1:4], strict=True)
+    runners_up = f"else {', '.join(f'{name} {share:.2f}' for name, share in others)}" if len(answer.classes) > 1 else ""
+    title = f"{answer.text} (probability {answer.probability:.2f})"
+    return {
+        "title": title,
+        "text": title,
+        "answer": answer.to_dict(),
+        "source": answer.source,
+        "subtitle": " · ".join(part for part in (runners_up, *remarks) if part),
+        "picture": pixels.transpose(1, 2, 0),
+    }
+
+
+def _glimpses(
+    task: ClassifyTask,
+    model: GlimpseNetwork,
+    answer: Classified,
+    pixels: NDArray[np.uint8],
+    pixel: Pixel | None,
+    only: str | None,
+) -> View:
+    if pixel is not None or only is not None:
+        raise UserError("this run glimpses, and its one picture is its path: leave out --pixel and --only")
+    path = path_of(task, model, pixels)
+    count = len(path.queries)
+    return View(**_headed(answer, pixels, [f"after {count} glimpse{'s' if count > 1 else ''}"]), maps=(path,))
+
+
+def _check_pixel(pixel: Pixel | None, size: Sequence[int]) -> None:
+    rows, columns = size
     if pixel is not None and not (0 <= pixel[0] < rows and 0 <= pixel[1] < columns):
         raise UserError(
             f"the pixel {pixel[0]},{pixel[1]} was asked for, but the model sees {rows} rows and {columns} columns: "
             f"give a row from 0 to {rows - 1} and a column from 0 to {columns - 1}"
         )
+
+
+def start_of(axis: Axis, pixel: Pixel | None, size: Sequence[int]) -> int | None:
+    """The query to show first: that of the cell at the pixel, else the class token. None is the mean of all."""
+    if not isinstance(axis, Grid):
+        return None
+    if pixel is None:
+        return 0 if axis.extra else None
+    (row, column), (down, across) = pixel, axis.covered(size[0], size[1])
+    return len(axis.extra) + row * axis.rows // down * axis.columns + column * axis.columns // across
+
+
+def _recorded(task: ClassifyTask, pixels: NDArray[np.uint8], only: str | None) -> tuple[list[AttentionMap], int]:
+    """The maps of one forward pass, and how many of the first layers would not have fitted in memory with the others."""
+    _, rows, columns = pixels.shape
     heads = _attentions(task.model)
     axes = _axes(task.model, heads, rows, columns, only)
-    left_out = len(heads) - len(axes) if only is None else 0
-    task.model.eval()
     with record_attention(task.model, axes) as recorded:
         task.model(task.standardise(torch.tensor(pixels, device=task.device)[None]))
-    layers = [AttentionMap(name, recorded.joined(name)[0], *axes[name]) for name in recorded]
-    is_whole = len(layers) == len(heads)  # a rollout of some layers only would start nowhere
-    if pixel is not None:
-        layers = _looking_from_cells(layers)
-    together = _rollout(layers) if is_whole else []
-    return Sight(
-        pixels.transpose(1, 2, 0), task.predict([image])[0], [*together, *layers], pixel, only is not None, left_out
-    )
+    layers = [AttentionMap(name, recorded.joined(name)[0], *axes[name], "looks from", "looks at") for name in recorded]
+    return layers, len(heads) - len(axes) if only is None else 0
+
+
+def _summary(maps: Sequence[AttentionMap], layers: Sequence[AttentionMap]) -> tuple[tuple[AttentionMap, ...], str]:
+    """A picture shows the heads of the last layer that has several, and every layer's mean."""
+    headed = [attention for attention in layers if attention.heads > 1]
+    if len(headed) < 2:
+        return (), ""
+    left_out = {attention.name for attention in headed[:-1]}
+    summary = tuple(each.averaged() if each.name in left_out else each for each in maps)
+    return summary, f"shows the heads of the last layer: --only '*' draws those of all {len(headed)} layers"
 
 
 def _attentions(model: Any) -> dict[str, int]:
@@ -140,9 +173,9 @@ def _axes(model: Any, heads: dict[str, int], rows: int, columns: int, only: str 
 
 def _looking_from_cells(maps: Sequence[AttentionMap]) -> list[AttentionMap]:
     """Without attention pooling, which looks from the whole picture whatever the pixel is."""
-    kept = [each for each in maps if isinstance(each.queries, Grid)]
+    kept = [attention for attention in maps if isinstance(attention.queries, Grid)]
     if not kept:
-        names = ", ".join(each.name for each in maps)
+        names = ", ".join(attention.name for attention in maps)
         raise UserError(
             f"{names} looks from the whole picture and from no pixel: leave the pixel out, or name other layers"
         )
@@ -159,15 +192,4 @@ def _rollout(maps: Sequence[AttentionMap]) -> list[AttentionMap]:
     if not pools:
         return [flow]
     read = pools[-1].weights.mean(0) @ flow.weights[0]  # (1, K) @ (K, K) -> (1, K)
-    return [AttentionMap(flow.name, read, pools[-1].queries, flow.keys)]
-
-
-def _one_row(attention: AttentionMap, query: int | None) -> AttentionMap:
-    """One of the queries, with a name instead of a place; or the mean of all cells."""
-    if not isinstance(attention.queries, Grid):
-        return attention
-    if query is None:
-        mean = attention.weights.mean(1, keepdims=True)  # (H, Q, K) -> (H, 1, K)
-        return AttentionMap(attention.name, mean, Tokens((ALL_CELLS,)), attention.keys)
-    row = attention.weights[:, query : query + 1]  # (H, Q, K) -> (H, 1, K)
-    return AttentionMap(attention.name, row, Tokens((labels(attention.queries)[query],)), attention.keys)
+    return [AttentionMap(flow.name, read, pools[-1].queries, flow.keys, "looks from", "looks at")]

@@ -17,31 +17,63 @@ from saccade.data.builtin.phrasebook.phrases import Phrase, split_words
 from saccade.data.text.batching import collate
 from saccade.data.text.shards import TokenPairs
 from saccade.data.text.tokenizer import BOS, EOS, Tokenizer
+from saccade.decoding import Hypothesis
 from saccade.errors import UserError
 from saccade.metrics.alignment import corpus_alignment_error_rate, hard_alignment
-from saccade.tasks.translation.task import TranslationTask
+from saccade.tasks.translation.task import Translation, TranslationTask
+from saccade.tasks.words import BEGIN, END, words_of
 from saccade.views.axes import Tokens
 from saccade.views.maps import AttentionMap
 from saccade.views.merging import merge_words
+from saccade.views.overview import overview, panels
+from saccade.views.view import View
 
-END, BEGIN = "<end>", "<begin>"
+__all__ = ["BEGIN", "END", "alignment_error", "alignment_errors", "labelled", "look", "replay", "replay_tokens"]
+
+TRANSLATION, SOURCE = "translation", "source"  # the titles of the two sides
 TokenPair = tuple[list[int], list[int]]
 
 
 def look(
-    task: TranslationTask, source: str, target: str | None = None, words: bool = True, only: str = "*"
-) -> list[AttentionMap]:
-    """The maps of the attention modules whose name matches, for a sentence and its translation, by default the model's own."""
+    task: TranslationTask, source: str, target: str | None = None, words: bool = True, only: str | None = None
+) -> View:
+    """The attention modules whose name matches, for a sentence and its translation, by default the model's own. Unless modules are named, a
+    picture of very many shows an overview."""
     if not source.strip():
         raise UserError("an empty sentence was given: there is nothing to look at; give some words")
-    pair = _tokens_of(task, source, target)
-    maps = replay_tokens(task, [pair], only, words)[0]
+    answer, hypothesis = _answer(task, source, target)
+    pair = (task.encode([source])[0], hypothesis.tokens)
+    maps = tuple(replay_tokens(task, [pair], only or "*", words)[0])
     if not maps:
-        names = [each.name for each in replay_tokens(task, [pair])[0]]
-        if names:
-            raise UserError(f"no attention of this model matches {only!r}: it has {', '.join(names)}")
-        raise UserError("this model has no attention to look at (model.attention is none): train one that attends")
-    return maps
+        raise UserError(_why_none(replay_tokens(task, [pair])[0], only))
+    summary = tuple(overview(maps)) if only is None else ()
+    drawn, all_panels = sum(map(panels, summary or maps)), sum(map(panels, maps))
+    hint = f"shows {drawn} averages of {all_panels} panels: --only '*' draws every layer and head, and .html holds them all"
+    return View(
+        title=source,
+        maps=maps,
+        text=answer.text,
+        answer=answer.to_dict(),
+        words=words_of(task.vocabularies.target, hypothesis),
+        summary=summary if drawn < all_panels else (),
+        hint=hint if drawn < all_panels else "",
+        first=0 if only is not None else next((n for n, each in enumerate(maps) if each.key_title == SOURCE), 0),
+    )
+
+
+def _answer(task: TranslationTask, source: str, target: str | None) -> tuple[Translation, Hypothesis]:
+    """What the model wrote, as the tokens that it chose (its text might be cut into others), or a given translation."""
+    if target is None:
+        answer = task.predict([source])[0]
+        return answer, answer.hypotheses[0]
+    (scored,) = task.score([(source, target)])
+    return Translation(source, target, [scored], []), scored
+
+
+def _why_none(maps: Sequence[AttentionMap], only: str | None) -> str:
+    if maps:
+        return f"no attention of this model matches {only!r}: it has {', '.join(attention.name for attention in maps)}"
+    return "this model has no attention to look at (model.attention is none): train one that attends"
 
 
 def _tokens_of(task: TranslationTask, source: str, target: str | None) -> TokenPair:
@@ -106,7 +138,7 @@ def alignment_errors(
         part = phrases[start : start + batch]
         for phrase, maps in zip(part, replay(task, [(p.source, p.target) for p in part], only), strict=True):
             for each in maps:
-                if each.axis_titles() == ("translation", "source") and _has_words_of(phrase, each):
+                if (each.query_title, each.key_title) == (TRANSLATION, SOURCE) and _has_words_of(phrase, each):
                     links = hard_alignment(each.averaged().weights[0, :-1, :-1])  # without the end tokens
                     predicted.setdefault(each.name, []).append((links, set(phrase.alignment)))
     return {name: corpus_alignment_error_rate(*zip(*links, strict=True)) for name, links in predicted.items()}
@@ -130,11 +162,12 @@ def labelled(
         query, key = _Side(tokenizers.target, [*target, EOS]), _Side(tokenizers.target, [BOS, *target])
     else:
         query, key = _Side(tokenizers.target, [*target, EOS]), _Side(tokenizers.source, [*source, EOS])
+    titles = (None, None) if looks_at_itself else (TRANSLATION, SOURCE)
     own = weights[:, : len(query.ids), : len(key.ids)].cpu().numpy()
     if words:
         merged = merge_words(own, query.groups(), key.groups())
-        return AttentionMap(name, merged, Tokens(query.words()), Tokens(key.words()))
-    return AttentionMap(name, own, Tokens(query.pieces()), Tokens(key.pieces()))
+        return AttentionMap(name, merged, Tokens(query.words()), Tokens(key.words()), *titles)
+    return AttentionMap(name, own, Tokens(query.pieces()), Tokens(key.pieces()), *titles)
 
 
 class _Side:

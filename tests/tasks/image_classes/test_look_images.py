@@ -10,9 +10,15 @@ from sights import a_picture, a_task
 
 from saccade.attention import record_attention
 from saccade.errors import UserError
-from saccade.tasks.image_classes.look import Sight, look, see
-from saccade.tasks.image_classes.task import Classified
+from saccade.tasks.image_classes.look import look as view_of
+from saccade.tasks.image_classes.look import start_of
 from saccade.views.axes import Grid, Tokens
+from saccade.views.maps import AttentionMap
+
+
+def look(*arguments, **settings) -> tuple[AttentionMap, ...]:
+    """Every map as it is shown first."""
+    return view_of(*arguments, **settings).rows()
 
 
 def recorded(task, picture) -> dict[str, np.ndarray]:
@@ -79,8 +85,7 @@ def test_a_pixel_lies_in_its_own_cell_also_where_the_last_cells_hang_over_the_ed
     rows, columns = size
     grid = Grid(-(-rows // cell), -(-columns // cell), ("[class]",), cell)
     for row, column in itertools.product(range(rows), range(columns)):
-        sight = Sight(np.zeros((*size, 3), np.uint8), Classified("", ("a",), (1.0,)), [], (row, column))
-        assert sight.cell(grid) == 1 + row // cell * grid.columns + column // cell
+        assert start_of(grid, (row, column), size) == 1 + row // cell * grid.columns + column // cell
 
 
 def test_a_pixel_of_a_class_token_model_is_counted_after_the_token(tmp_path):
@@ -131,12 +136,15 @@ def test_a_window_looks_inside_itself(tmp_path):
 def test_what_is_seen_is_what_is_predicted_and_the_picture_as_the_model_gets_it(tmp_path):
     task = a_task(tmp_path, "vit")
     Image.fromarray(a_picture(50, 60)).save(tmp_path / "photo.png")
-    sight = see(task, tmp_path / "photo.png")
-    assert sight.answer == task.predict([tmp_path / "photo.png"])[0]
-    assert sight.answer.source == str(tmp_path / "photo.png")
-    np.testing.assert_array_equal(sight.picture, task.picture(tmp_path / "photo.png").transpose(1, 2, 0))
-    assert sight.picture.shape == (16, 24, 3)
-    assert look(task, Image.fromarray(a_picture(50, 60)))[-1].weights == pytest.approx(sight.maps[-1].weights)
+    view = view_of(task, tmp_path / "photo.png")
+    answer = task.predict([tmp_path / "photo.png"])[0]
+    assert view.answer == answer.to_dict()
+    assert view.source == answer.source == str(tmp_path / "photo.png")
+    assert view.title == f"{answer.text} (probability {answer.probability:.2f})"
+    assert view.subtitle.startswith(f"else {answer.classes[1]} {answer.probabilities[1]:.2f}, ")
+    np.testing.assert_array_equal(view.picture, task.picture(tmp_path / "photo.png").transpose(1, 2, 0))
+    assert view.picture.shape == (16, 24, 3)
+    assert look(task, Image.fromarray(a_picture(50, 60)))[-1].weights == pytest.approx(view.rows()[-1].weights)
 
 
 def test_layers_are_chosen_by_name_and_some_of_them_roll_nothing_out(tmp_path):
@@ -166,6 +174,44 @@ def test_maps_that_would_not_fit_in_memory_are_refused_before_they_are_made(tmp_
     with pytest.raises(UserError, match=r"'\*' would record 687,744 weights.*for example --only stages\.2\.0\.second"):
         look(task, picture, only="*")
     assert len(look(task, picture, only="stages.2.0.second")) == 1
-    sight = see(task, picture)  # unless some are named, the last ones that fit
-    assert sight.maps[-1].name == "stages.2.0.second"
-    assert 0 < sight.left_out == 6 - len(sight.maps) < 6
+    view = view_of(task, picture)  # unless some are named, the last ones that fit
+    assert view.maps[-1].name == "stages.2.0.second"
+    assert 0 < view.details["left_out"] == 6 - len(view.maps) < 6
+
+
+def test_a_view_holds_every_row_and_says_which_one_comes_first(tmp_path):
+    task, picture = a_task(tmp_path, "vit"), a_picture()
+    view, whole = view_of(task, picture, (4, 8)), recorded(task, picture)
+    for attention in view.maps[1:]:
+        np.testing.assert_allclose(attention.weights, whole[attention.name], atol=1e-5)
+    assert set(view.seen_from.values()) == {1 + 1 * 6 + 2}
+    assert view.details["pixel"] == {"row": 4, "column": 8}
+    values = view.to_dict()
+    assert [each["from"] for each in values["maps"]] == [9] * 4
+    few = view.to_dict(most=100)
+    assert [np.shape(each["weights"]) for each in few["maps"]] == [(1, 1, 25), (2, 1, 25), (2, 1, 25), (2, 1, 25)]
+
+
+def test_a_picture_shows_the_heads_of_the_last_layer_unless_layers_are_named(tmp_path):
+    task, picture = a_task(tmp_path, "vit"), a_picture()
+    view = view_of(task, picture)
+    assert [each.heads for each in view.summary] == [1, 1, 1, 2]
+    assert view.hint == "shows the heads of the last layer: --only '*' draws those of all 3 layers"
+    assert (view_of(task, picture, only="*").summary, view_of(task, picture, only="*").hint) == ((), "")
+
+
+@pytest.mark.parametrize("model", ["vit", "pooled", "cnn", "resnet", "swin"])
+def test_every_model_can_be_drawn_without_words_over_words(tmp_path, model):
+    figure = view_of(a_task(tmp_path, model), a_picture()).figure()
+    figure.canvas.draw()
+    panels = [axes for axes in figure.axes if axes.images]
+    boxes = [text.get_window_extent() for holder in (figure, *panels) for text in holder.texts if text.get_text()]
+    assert not any(a.overlaps(b) for place, a in enumerate(boxes) for b in boxes[place + 1 :])
+
+
+def test_panels_say_who_looks_where_that_differs(tmp_path):
+    figure = view_of(a_task(tmp_path, "pooled"), a_picture()).figure()
+    said = [text.get_text() for axes in figure.axes for text in axes.texts]
+    assert sum(text.startswith("from the average cell · ") for text in said) == 2 + 2  # heads, layers
+    assert sum(text.startswith("from the pooling query · ") for text in said) == 3
+    assert not any("[image]" in text for text in said)

@@ -1,29 +1,28 @@
-"""The path of a glimpse network as a picture for a lecture: where it looked, what it saw there, what it believed after each glimpse.
+"""Steps that look at a picture through windows, as a glimpse network does: where it looked, what it saw there, what it believed after each.
 
 The image is bright where it was seen sharply, dimmer where only a coarse scale saw it, and dark where nobody looked. Numbers and
-colours are the order of the glimpses, the same on the image and beside it. Where glimpses are so close that their numbers would cover each
-other, the numbers stand aside, each tied to a dot at its glimpse's place. Places and sizes are inches from the top left corner.
+colours are the order of the steps, the same on the image and beside it. Where steps are so close that their numbers would cover each
+other, the numbers stand aside, each tied to a dot at the middle of its window. Places and sizes are inches from the top left corner.
 
-Axis legend: T glimpses, S scales, H rows, W columns, N classes.
+Axis legend: T steps, S scales, H rows, W columns, N classes.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from saccade.tasks.image_classes.glimpses import GlimpsePath, subtitle_of, title_of
-from saccade.views.figures import COLOURS
-from saccade.views.layout import number
-from saccade.views.lettering import INK, QUIET, Lettering
+from saccade.views.axes import Steps
+from saccade.views.figures.canvas import Block, Canvas
+from saccade.views.figures.palette import INK, QUIET, number, order_colours, scale_to
+from saccade.views.lettering import Lettering
+from saccade.views.maps import AttentionMap
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from saccade.views.view import View
 
-# The order of the glimpses: from yellow to violet, each bright enough to be seen on black.
-ORDER = ("#ffe07a", "#ffb347", "#ff7f50", "#f2557e", "#c45cd6", "#8f7bff")
 _UNSEEN = 0.3  # how bright an image is where nobody looked
 _MOST_CLASSES = 12
 _TALLEST_ROW, _SMALLEST_ROW = 0.72, 0.34
@@ -32,64 +31,84 @@ _DISC = 0.23  # across, with a number in it
 _DOT = 0.06  # across, where a number stands aside
 _INSET = 3.0  # points between frames of the same place
 _BETWEEN = 0.06  # patches
-_SEES, _BELIEVES = "what it sees", "probability after each glimpse"
+_SEES, _BELIEVES = "what it sees", "probability after each step"
 _SCALES = "fine → coarse"
 _BRIGHTNESS = "bright: seen sharply · dark: not looked at"
 _DIMMER = "bright: seen sharply · dimmer: coarsely · dark: not looked at"
-_DASHED = "dashed: the coarse windows, of glimpse 1 only"
-_SPOKEN = f"0123456789.{_SEES}{_BELIEVES}{_SCALES}{_DIMMER}{_DASHED}"
+_DASHED = "dashed: the coarse windows, of step 1 only"
+SPOKEN = f"{_SEES}{_BELIEVES}{_SCALES}{_DIMMER}{_DASHED}"
 
 
-def png(path: GlimpsePath, title: str = "") -> bytes:
-    figure = draw(path, title)
-    return _printed(figure, format="png", dpi=min(160, 20000 / max(figure.get_size_inches())))
+@dataclass(frozen=True)
+class _Path:
+    """A picture and the steps over it."""
+
+    picture: NDArray[np.float64]  # (H, W) or (H, W, 3), from 0 to 1
+    windows: NDArray[np.int64]  # (T, S, 3): first row, first column and side of what each scale saw
+    patches: tuple[tuple[NDArray[np.float32], ...], ...]  # what each scale saw, if known
+    classes: tuple[str, ...]
+    probabilities: NDArray[np.float32]  # (T, N)
+
+    @classmethod
+    def of(cls, picture: NDArray[np.uint8], steps: Steps) -> "_Path":
+        pixels = picture / 255
+        pixels = pixels[..., 0] if pixels.ndim == 3 and pixels.shape[2] == 1 else pixels
+        probabilities = np.array(steps.probabilities, np.float32).reshape(len(steps), len(steps.classes))
+        return cls(pixels, np.array(steps.windows), steps.patches, steps.classes, probabilities)
+
+    def __len__(self) -> int:
+        return len(self.windows)
+
+    @property
+    def scales(self) -> int:
+        return int(self.windows.shape[1])
+
+    @property
+    def places(self) -> NDArray[np.float64]:
+        """The middle of each step's windows: x and y in pixels, (T, 2)."""
+        middles: NDArray[np.float64] = self.windows[:, 0, 1::-1] + self.windows[:, 0, 2:] / 2
+        return middles
+
+    def parts(self) -> Iterator[tuple[int, tuple[slice, slice]]]:
+        """Every scale of every step with the part of the picture in it."""
+        for squares in self.windows.tolist():
+            for scale, (row, column, side) in enumerate(squares):
+                yield scale, (slice(max(row, 0), max(row + side, 0)), slice(max(column, 0), max(column + side, 0)))
 
 
-def svg(path: GlimpsePath, title: str = "") -> bytes:
-    return _printed(draw(path, title), format="svg", metadata={"Title": title or title_of(path), "Date": None})
-
-
-def draw(path: GlimpsePath, title: str = "") -> "Figure":
-    """The image with the path on the left; a row for each glimpse on the right: its number, its patches, its probabilities."""
-    from matplotlib.figure import Figure
-
-    title, subtitle = title or title_of(path), subtitle_of(path)
-    lettering = Lettering([_SPOKEN, title, subtitle, *path.classes])
+def block(view: "View", attention: AttentionMap, lettering: Lettering) -> Block:
+    """The image with the path on the left; a row for each step on the right: its number, its patches, its probabilities."""
+    assert isinstance(attention.queries, Steps)
+    assert view.picture is not None
+    path = _Path.of(view.picture, attention.queries)
     shown = _classes_to_show(path)
     names = [path.classes[index] for index in shown]
     places = _Places.of(path, lettering.width(names, 9), len(names))
-    figure = Figure(figsize=(places.width, places.height), facecolor="white")
+    return Block(places.width, places.height, lambda canvas, top: _paint(canvas, top, path, shown, names, places))
 
-    def axes_at(left: float, top: float, width: float, height: float) -> Any:
-        bottom = places.height - top - height
-        inches = np.array((left / places.width, bottom / places.height, width / places.width, height / places.height))
-        axes = figure.add_axes(tuple(inches))
-        axes.set(xticks=(), yticks=())
-        axes.spines[:].set_visible(False)
-        return axes
 
-    colours = _colours(len(path.locations))
-    lettering.write(figure, 0, 1, title, 14, whole=True, va="top", weight="bold")
-    lettering.write(figure, 0, 1 - 0.27 / places.height, subtitle, 9, whole=True, va="top", color=QUIET)
-    is_scaled = path.patches.shape[1] > 1
-    for left, bottom, lines in (
-        (0.0, places.top - 0.06, [_DIMMER, _DASHED] if is_scaled else [_BRIGHTNESS]),
-        (places.patches, places.top - 0.06, [_SEES, _SCALES] if is_scaled else [_SEES]),
-        (places.table, places.names, [_BELIEVES]),
-    ):
-        x, y = left / places.width, 1 - bottom / places.height
-        lettering.write(figure, x, y, "\n".join(lines), 9, whole=True, va="bottom", color=QUIET)
-    _draw_path(axes_at(0, places.top, *places.picture), path, colours, lettering)
-    for glimpse, seen in enumerate(path.patches):
-        top = places.top + glimpse * places.row + (places.row - places.patch) / 2
-        _draw_disc(axes_at(places.patches - 0.4, top, 0.4, places.patch), 0.5, 0.5, glimpse, colours, lettering)
-        for scale, patch in enumerate(seen):
+def _paint(canvas: Canvas, down: float, path: _Path, shown: list[int], names: list[str], places: "_Places") -> None:
+    lettering, colours = canvas.lettering, order_colours(len(path))
+    captions = [(0.0, places.top - 0.06, [_DIMMER, _DASHED] if path.scales > 1 else [_BRIGHTNESS])]
+    if path.patches:
+        captions.append((places.patches, places.top - 0.06, [_SEES, _SCALES] if path.scales > 1 else [_SEES]))
+    if names:
+        captions.append((places.table, places.names, [_BELIEVES]))
+    for left, bottom, lines in captions:
+        canvas.write(left, down + bottom, "\n".join(lines), 9, va="bottom", color=QUIET)
+    _draw_path(canvas.axes_at(0, down + places.top, *places.picture), path, colours, lettering)
+    for step in range(len(path)):
+        top = down + places.top + step * places.row + (places.row - places.patch) / 2
+        beside = canvas.axes_at(places.patches - 0.4, top, 0.4, places.patch)
+        _draw_disc(beside, 0.5, 0.5, step, colours, lettering)
+        for scale, patch in enumerate(path.patches[step] if path.patches else ()):
             left = places.patches + scale * (places.patch + _BETWEEN)
-            _draw_patch(axes_at(left, top, places.patch, places.patch), patch, colours[glimpse])
-    cells = axes_at(places.table, places.top, places.cell * len(names), places.row * len(path.locations))
-    _draw_table(cells, path.probabilities[:, shown], lettering)
-    _name_columns(cells, names, path.answer.text, places.slant, lettering)
-    return figure
+            _draw_patch(canvas.axes_at(left, top, places.patch, places.patch), patch, colours[step])
+    if names:
+        cells = canvas.axes_at(places.table, down + places.top, places.cell * len(names), places.row * len(path))
+        _draw_table(cells, path.probabilities[:, shown], lettering)
+        answer = path.classes[int(path.probabilities[-1].argmax())]
+        _name_columns(cells, names, answer, places.slant, lettering)
 
 
 @dataclass(frozen=True)
@@ -109,32 +128,32 @@ class _Places:
     slant: int  # of the classes' names, in degrees
 
     @classmethod
-    def of(cls, path: GlimpsePath, words: float, columns: int) -> "_Places":
+    def of(cls, path: _Path, words: float, columns: int) -> "_Places":
         """`words` is the width of the longest of the `columns` names."""
         slant = 0 if words < 0.62 else 45
         cell = 0.42 if slant else max(0.36, words + 0.1)
         reach = 0.72 * words if slant else 0.1  # of the last name, to the right and up
-        names = 0.8
-        top = names + 0.15 + max(reach, 0.1)
+        names = 0.2
+        top = max(names + 0.15 + max(reach, 0.1), 0.4)
         left, top_row, right, bottom = _in_view(path)
         pixel = _PICTURE / max(right - left, bottom - top_row)
         picture = ((right - left) * pixel, (bottom - top_row) * pixel)
-        row = min(_TALLEST_ROW, max(_SMALLEST_ROW, picture[1] / len(path.locations)))
+        row = min(_TALLEST_ROW, max(_SMALLEST_ROW, picture[1] / len(path)))
         patch = 0.88 * row
         patches = picture[0] + 0.75
-        table = patches + max(path.patches.shape[1] * (patch + _BETWEEN), 0.9) + 0.3
-        width, height = table + cell * columns + reach, top + max(picture[1], row * len(path.locations))
+        table = patches + max(path.scales * (patch + _BETWEEN), 0.9) + 0.3
+        width, height = table + cell * columns + reach, top + max(picture[1], row * len(path))
         return cls(width, height, picture, names, top, row, patches, patch, table, cell, slant)
 
 
-def _in_view(path: GlimpsePath) -> tuple[float, float, float, float]:
+def _in_view(path: _Path) -> tuple[float, float, float, float]:
     """Left, top, right and bottom of what is shown, in pixels of the image: all of it, and the finest window of every glimpse."""
     rows, columns = path.picture.shape[:2]
     top, left, side = path.windows[:, 0].T
     return min(0, left.min()), min(0, top.min()), max(columns, (left + side).max()), max(rows, (top + side).max())
 
 
-def _draw_path(axes: Any, path: GlimpsePath, colours: NDArray[np.float64], lettering: Lettering) -> None:
+def _draw_path(axes: Any, path: _Path, colours: NDArray[np.float64], lettering: Lettering) -> None:
     """The image, as bright as it was seen, with the windows and the way between them."""
     from matplotlib.patches import Rectangle
 
@@ -152,7 +171,7 @@ def _draw_path(axes: Any, path: GlimpsePath, colours: NDArray[np.float64], lette
             line = coarse if scale else {"linewidth": 2.0, "clip_on": False}
             corner, length = (left + inset, top + inset), side - 2 * inset
             axes.add_patch(Rectangle(corner, length, length, fill=False, edgecolor=colour, **line))
-    places = (path.locations[:, ::-1] + 1) / 2 * (columns, rows)  # rows and columns -> x and y in pixels
+    places = path.places
     discs = _apart(places, 1.08 * _DISC * inch, _in_view(path))
     aside = np.linalg.norm(discs - places, axis=-1) > 0.1 * _DISC * inch
     covered = np.where(aside, _DOT, _DISC) / 2  # inches around each place
@@ -165,7 +184,7 @@ def _draw_path(axes: Any, path: GlimpsePath, colours: NDArray[np.float64], lette
         _draw_disc(axes, x, y, glimpse, colours, lettering)
 
 
-def _insets(path: GlimpsePath, inch: float) -> list[float]:
+def _insets(path: _Path, inch: float) -> list[float]:
     """How far each finest frame is drawn inside of its window, in pixels of the image: further for each earlier one of the same window."""
     windows = [tuple(window) for window in path.windows[:, 0].tolist()]
     most = max(windows.count(window) for window in windows)
@@ -224,11 +243,10 @@ def _draw_patch(axes: Any, patch: NDArray[np.float32], colour: NDArray[np.float6
 
 def _draw_table(axes: Any, probabilities: NDArray[np.float32], lettering: Lettering) -> None:
     """(T, N) as coloured cells with their numbers; the answer is framed."""
-    from matplotlib.colors import LinearSegmentedColormap
     from matplotlib.patches import Rectangle
 
-    ink = LinearSegmentedColormap.from_list("ink", COLOURS)
-    axes.pcolormesh(probabilities, vmin=0, vmax=1, cmap=ink, edgecolors="white", linewidth=1.0)
+    colours = scale_to(1.0)
+    axes.pcolormesh(probabilities, norm=colours.norm, cmap=colours.cmap, edgecolors="white", linewidth=1.0)
     axes.set(xlim=(0, probabilities.shape[1]), ylim=(len(probabilities), 0))
     for row, column in np.argwhere(probabilities >= 0.005):
         chance = float(probabilities[row, column])
@@ -249,7 +267,7 @@ def _name_columns(axes: Any, names: list[str], answer: str, slant: int, letterin
         lettering.write(axes, column + 0.5, 1, name, 9, transform=above, va="baseline", weight=weight, **options)
 
 
-def _classes_to_show(path: GlimpsePath) -> list[int]:
+def _classes_to_show(path: _Path) -> list[int]:
     """All in their order, or the likeliest ones of the whole path, best answer first, where there are too many to read."""
     if len(path.classes) <= _MOST_CLASSES:
         return list(range(len(path.classes)))
@@ -257,16 +275,10 @@ def _classes_to_show(path: GlimpsePath) -> list[int]:
     return sorted(map(int, likeliest), key=lambda index: -path.probabilities[-1, index])
 
 
-def _colours(count: int) -> NDArray[np.float64]:
-    from matplotlib.colors import LinearSegmentedColormap
-
-    return LinearSegmentedColormap.from_list("order", ORDER)(np.linspace(0, 1, count))
-
-
-def _clarity(path: GlimpsePath) -> NDArray[np.float64]:
+def _clarity(path: _Path) -> NDArray[np.float64]:
     """How sharply each pixel was seen at best, (H, W): 1 by the finest scale, half of that by the next, and so on."""
     clarity = np.full(path.picture.shape[:2], _UNSEEN)
-    for _, scale, _, part in path.parts():
+    for scale, part in path.parts():
         clarity[part] = np.maximum(clarity[part], _UNSEEN + (1 - _UNSEEN) * 0.5**scale)
     return clarity
 
@@ -298,9 +310,3 @@ def _apart(
 def _lengths(between: NDArray[np.float64]) -> NDArray[np.float64]:
     """Of what lies between places (T, T, 2); nothing is near itself."""
     return np.maximum(np.linalg.norm(between, axis=-1), 1e-9) + np.eye(len(between)) * 1e9
-
-
-def _printed(figure: "Figure", **options: Any) -> bytes:
-    content = BytesIO()
-    figure.savefig(content, bbox_inches="tight", pad_inches=0.2, **options)
-    return content.getvalue()

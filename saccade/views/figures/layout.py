@@ -13,9 +13,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from saccade.views.axes import Grid, Tokens
+from saccade.views.axes import Grid, Tokens, labels
+from saccade.views.figures.palette import number
 from saccade.views.lettering import Lettering
-from saccade.views.maps import AttentionMap, labels
+from saccade.views.maps import AttentionMap
 
 _GAP = 0.14
 _HEADING = 0.28
@@ -43,6 +44,7 @@ class Panel:
     row_room: float = 0.0  # for the words on the left and their title
     column_room: float = 0.0  # for the words on top, their title and the panel's
     numbers: bool = False
+    keys: int = 0  # of which these are some, where the weights are not those of all keys
 
     @property
     def width(self) -> float:
@@ -71,11 +73,8 @@ class Section:
 class Layout:
     """Turns maps of one kind into a section. `named` says whether maps need a heading to be told apart, `title` what stands above all."""
 
-    def __init__(
-        self, lettering: Lettering, query_title: str | None, key_title: str | None, named: bool, title: str = ""
-    ):
+    def __init__(self, lettering: Lettering, named: bool, title: str = ""):
         self.lettering = lettering
-        self.query_title, self.key_title = query_title, key_title
         self.named = named
         self.title = title
 
@@ -158,13 +157,15 @@ class Layout:
             shape, beside = (each.keys.rows, each.keys.columns), len(each.keys.extra)
             cell, above, left = 1.2 / max(shape), _TITLE + 0.15 * beside, 0.0
             for name, row in _looks(each):
-                notes = [f"→ {extra} {number(weight)}" for extra, weight in zip(each.keys.extra, row, strict=False)]
+                notes = [
+                    f"→ {extra} {number(weight) or 0}" for extra, weight in zip(each.keys.extra, row, strict=False)
+                ]
                 width = max(cell * shape[1], self.lettering.width([name, *notes], 9)) + _GAP
                 if left and left + width > _WIDEST:
                     left, top = 0.0, top + above + cell * shape[0] + 0.08
                 cells = row[beside:].reshape(shape)
                 title = "\n".join([self.lettering.shown(name), *notes])
-                section.add(Panel(cells, left, top + above, (cell, cell), title=title))
+                section.add(Panel(cells, left, top + above, (cell, cell), title=title, keys=len(each.keys)))
                 left += width
             top += above + cell * shape[0] + 0.22
         return section
@@ -173,7 +174,6 @@ class Layout:
         """The first head as a panel at (0, 0) with its words, and the room that they need on its left and top."""
         across, down = _cells(attention, room)
         rows, columns = labels(attention.queries), labels(attention.keys)
-        query_title, key_title = attention.axis_titles()
         width = self.lettering.width(columns, font_size(across))
         slant = 0 if width < 0.92 * across else 45 if across >= 0.3 else 90
         above = {0: 0.22, 45: 0.72 * width + 0.14, 90: width + 0.1}[slant]
@@ -185,8 +185,8 @@ class Layout:
             title=title,
             rows=rows,
             columns=columns,
-            row_title=query_title if self.query_title is None else self.query_title,
-            column_title=key_title if self.key_title is None else self.key_title,
+            row_title=attention.query_title,
+            column_title=attention.key_title,
             slant=slant,
             row_room=self.lettering.width(rows, font_size(down)) + 0.35,
             column_room=above + _TITLE + (_TITLE if title else 0.0),
@@ -222,10 +222,6 @@ def every(cell: float) -> int:
     return math.ceil(_SMALLEST / (72 * cell))
 
 
-def number(weight: float) -> str:
-    return f"{weight:.2f}".removeprefix("0")
-
-
 def _cells(attention: AttentionMap, room: float) -> tuple[float, float]:
     """Width and height of a cell: square, unless a map with very few rows or columns would become a thin line."""
     count = max(len(attention.queries), len(attention.keys))
@@ -239,7 +235,7 @@ def _heads_as_rows(attention: AttentionMap) -> AttentionMap:
         return attention
     rows = np.concatenate([attention.averaged().weights[0], attention.weights[:, 0]])  # (1, K), (H, K) -> (1 + H, K)
     names = (f"{labels(attention.queries)[0]}: average", *(f"head {index}" for index in range(attention.heads)))
-    return AttentionMap(attention.name, rows, Tokens(names), attention.keys)
+    return attention.changed(weights=rows, queries=Tokens(names))
 
 
 def _looks(attention: AttentionMap) -> list[tuple[str, NDArray[np.float32]]]:
