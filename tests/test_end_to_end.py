@@ -137,7 +137,7 @@ def test_look_writes_by_the_ending(tiny_run, tmp_path, ending):
     ("arguments", "code", "words"),
     [
         (["predict", "nowhere", "x"], 1, "nowhere is not there"),
-        (["look", "RUN", "1 2", "--out", "x.pdf"], 1, ".png, .svg, .html or .json"),
+        (["look", "RUN", "1 2", "--out", "x.gif"], 1, ".png, .svg, .pdf, .html or .json"),
         (["look", "RUN", " "], 1, "empty sentence"),
         (["look", "RUN", "1 2", "--only", "encoder*"], 1, "decoder.attention"),
         (["train", "digits-rnn", "--out", "RUN"], 2, "--resume"),
@@ -476,7 +476,7 @@ def test_a_runs_own_examples_have_names(tmp_path, tiny_settings, saccade):
     assert named.stdout == given.stdout
     assert named.returncode == 0
     shown = saccade("look", str(path), "test:0", cwd=tmp_path)
-    assert f"test:0: in truth: {first[::-1]}" in shown.stderr  # digits, turned round
+    assert f"; reference: {first[::-1]}" in shown.stderr  # digits, turned round
     far = saccade("look", str(path), "valid:99999", cwd=tmp_path)
     assert far.returncode == 1
     assert "valid:99999 was asked for: this run has valid:0 to valid:" in far.stderr

@@ -40,12 +40,12 @@ def test_a_caption_is_what_the_library_says(client, caption_run, example, photo)
 
 @pytest.mark.parametrize("target", [None, "a red circle"])
 def test_each_word_has_its_weights_over_the_picture(client, opened, example, photo, target):
-    sight = captioning.see(opened["captions"].run.task, photo, target)
+    view = captioning.look(opened["captions"].run.task, photo, target)
     answer = ask(client, "look", run="captions", image=example, target=target)
-    assert answer["target"] == sight.answer.text
-    assert (answer["picture"]["rows"], answer["picture"]["columns"]) == sight.picture.shape[:2]
+    assert answer["target"] == view.text
+    assert (answer["picture"]["rows"], answer["picture"]["columns"]) == view.picture.shape[:2]
     (shown,) = answer["maps"]
-    np.testing.assert_allclose(shown["weights"], sight.maps[0].weights, atol=6e-6)
+    np.testing.assert_allclose(shown["weights"], view.maps[0].weights, atol=6e-6)
     words = [word["text"] for word in answer["words"]]
     assert words
     assert shown["queries"]["labels"] == [*words, "<end>"][: len(shown["queries"]["labels"])]

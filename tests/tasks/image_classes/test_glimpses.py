@@ -8,6 +8,7 @@ from saccade.config.recipe import load
 from saccade.data.image_shape import ImageShape
 from saccade.errors import UserError
 from saccade.models.glimpse import Config, build
+from saccade.models.shapes import Shapes
 from saccade.tasks.image_classes.glimpses import shares
 from saccade.tasks.image_classes.look import look
 from saccade.tasks.image_classes.task import ClassifyTask
@@ -61,7 +62,7 @@ def test_patches_are_what_the_windows_hold_and_beyond_the_edge_lies_the_mean_col
 
 
 def test_colour_images_have_patches_in_colour(digits, monkeypatch):
-    monkeypatch.setattr(digits, "model", build(Config(patch=4, hidden=16), ImageShape(3, 14, 18), 10))
+    monkeypatch.setattr(digits, "model", build(Config(patch=4, hidden=16), Shapes(ImageShape(3, 14, 18), 10)))
     monkeypatch.setattr(digits, "shape", ImageShape(3, 14, 18))
     monkeypatch.setattr(digits, "standardise", lambda pixels: pixels / 255)
     view = look(digits, np.zeros((14, 18, 3), np.uint8))
