@@ -14,7 +14,7 @@ from saccade.data.text.tokenizer import BOS
 from saccade.errors import UserError
 from saccade.tasks.captions.task import CaptionTask
 from saccade.tasks.words import END, words_of
-from saccade.views.axes import Grid, Tokens
+from saccade.views.axes import Axis, Grid, Tokens
 from saccade.views.maps import AttentionMap
 from saccade.views.view import View
 
@@ -27,9 +27,10 @@ def look(task: CaptionTask, image: AnyImage, target: str | None = None, only: st
     with record_attention(task.model, "decoder.*") as recorded:
         encoded = task.encoded(torch.tensor(pixels, device=task.device)[None])
         task.stepper.read(encoded, torch.tensor([[BOS, *hypothesis.tokens]], device=task.device))
-    words = Tokens((*task.vocabulary.words(hypothesis.tokens), END))
-    grid = Grid(*task.stepper.encoder.grid)
-    names = _matching([name for name in recorded if "self" not in name], only or "*")
+    words, grid = Tokens((*task.vocabulary.words(hypothesis.tokens), END)), Grid(*task.stepper.encoder.grid)
+    axes: dict[str, Axis] = {"target": words, "target_before": words, "cells": grid}
+    over_image = [name for name in recorded if task.stepper.attention_axes(name, axes)[1] is grid]
+    names = _matching(over_image, only or "*")
     return View(
         title=answer.text,
         maps=tuple(AttentionMap(name, recorded.joined(name)[0], words, grid, "words", "image") for name in names),

@@ -105,7 +105,10 @@ def replay_tokens(
         task.model.read(encoded, batch.target_in)  # type: ignore[operator]
     joined = {name: recorded.joined(name) for name in recorded}
     return [
-        [labelled(name, weights[row], source, target, tokenizers, words) for name, weights in joined.items()]
+        [
+            labelled(task.model, name, weights[row], source, target, tokenizers, words)
+            for name, weights in joined.items()
+        ]
         for row, (source, target) in enumerate(ids)
     ]
 
@@ -151,23 +154,23 @@ def _has_words_of(phrase: Phrase, attention: AttentionMap) -> bool:
 
 
 def labelled(
-    name: str, weights: Tensor, source: list[int], target: list[int], tokenizers: Any, words: bool
+    model: Any, name: str, weights: Tensor, source: list[int], target: list[int], tokenizers: Any, words: bool
 ) -> AttentionMap:
-    """One example's weights (H, Q, K) or (Q, K) without padding, with words along both sides."""
+    """One example's weights (H, Q, K) or (Q, K) without padding, with words or tokens along both sides."""
     weights = weights if weights.dim() == 3 else weights[None]
-    looks_at_itself = "self" in name
-    if looks_at_itself and name.startswith("encoder"):
-        query = key = _Side(tokenizers.source, [*source, EOS])
-    elif looks_at_itself:
-        query, key = _Side(tokenizers.target, [*target, EOS]), _Side(tokenizers.target, [BOS, *target])
-    else:
-        query, key = _Side(tokenizers.target, [*target, EOS]), _Side(tokenizers.source, [*source, EOS])
-    titles = (None, None) if looks_at_itself else (TRANSLATION, SOURCE)
+    sides = {
+        "source": _Side(tokenizers.source, [*source, EOS]),
+        "target": _Side(tokenizers.target, [*target, EOS]),
+        "target_before": _Side(tokenizers.target, [BOS, *target]),
+    }
+    axes = {role: Tokens(side.words() if words else side.pieces()) for role, side in sides.items()}
+    roles = {id(axis): role for role, axis in axes.items()}
+    query_role, key_role = (roles[id(axis)] for axis in model.attention_axes(name, axes))
+    query, key = sides[query_role], sides[key_role]
     own = weights[:, : len(query.ids), : len(key.ids)].cpu().numpy()
-    if words:
-        merged = merge_words(own, query.groups(), key.groups())
-        return AttentionMap(name, merged, Tokens(query.words()), Tokens(key.words()), *titles)
-    return AttentionMap(name, own, Tokens(query.pieces()), Tokens(key.pieces()), *titles)
+    shown = merge_words(own, query.groups(), key.groups()) if words else own
+    titles = (TRANSLATION, SOURCE) if (query_role, key_role) == ("target", "source") else (None, None)
+    return AttentionMap(name, shown, axes[query_role], axes[key_role], *titles)
 
 
 class _Side:

@@ -147,7 +147,9 @@ def _replayed(
         begin = torch.tensor([BOS], device=task.device)
         score_targets(changed, task.encoded([source])[0], begin, *as_prefix([tokens]), eos=EOS)
     vocabularies = task.vocabularies
-    return [labelled(name, recorded.joined(name)[0], source, tokens, vocabularies, words) for name in recorded]
+    return [
+        labelled(task.model, name, recorded.joined(name)[0], source, tokens, vocabularies, words) for name in recorded
+    ]
 
 
 def _check(task: TranslationTask, source: list[int], target: list[int], intervention: Intervention) -> None:
