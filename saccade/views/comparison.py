@@ -13,13 +13,12 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from saccade.files import replacing
+from saccade.views.figures.palette import SERIES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_BLUE = "#3b6ea8"
-# Told apart with any colour vision, and in grey by their lightness (Okabe and Ito).
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
+_BLUE = "#287acd"
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ def against(marks: Sequence[Mark], path: Path, score: str, cost: str, compared: 
 
     def draw(axes: "Axes") -> None:
         for number, mark in enumerate(marks):
-            colour = _COLOURS[number % len(_COLOURS)] if grows else _BLUE
+            colour = SERIES[number % len(SERIES)] if grows else _BLUE
             for way in mark.ways:
                 axes.plot(*zip(*way, strict=True), color=colour, linewidth=1.4)
             axes.scatter([mark.cost], [mark.score], color=colour, zorder=3, label=f"{mark.name} ({mark.spread})")

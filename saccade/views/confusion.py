@@ -15,7 +15,7 @@ from saccade.files import replacing
 from saccade.metrics.classes import ClassScores
 from saccade.views.document import PICTURES
 from saccade.views.figures import save as printing
-from saccade.views.figures.layout import every, font_size
+from saccade.views.figures.edges import every, font_size
 from saccade.views.figures.palette import COLOURS, INK, QUIET
 from saccade.views.lettering import Lettering
 

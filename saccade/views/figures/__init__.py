@@ -1,11 +1,11 @@
 """Views as figures: each map is drawn by what stands along its two sides."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from saccade.views.axes import Grid, Steps, labels
-from saccade.views.figures import matrix, overlay, steps
+from saccade.views.axes import Axis, Dates, Grid, Objects, Steps, labels
+from saccade.views.figures import boxes, matrix, overlay, steps
 from saccade.views.figures.canvas import Block, stacked
 from saccade.views.figures.layout import is_heat
 from saccade.views.lettering import Lettering
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from saccade.views.view import View
 
+_MOST_PICTURES = 16  # keys for which the picture is drawn once each; more become a matrix
 _SPOKEN = f"0123456789.:,()≥·→…□{overlay.SPOKEN}{steps.SPOKEN} attention weight average of heads layers"
 
 
@@ -27,26 +28,49 @@ def draw(view: "View") -> "Figure":
     for kind, group in groupby(shown, key=lambda attention: _kind(view, attention)):
         maps = list(group)
         if kind == "steps":
-            blocks += [steps.block(view, attention, lettering) for attention in maps]
+            blocks += [steps.block(view, axis, lettering) for axis in _axes(maps) if isinstance(axis, Steps)]
         elif kind == "overlay":
             blocks.append(overlay.block(view, maps, lettering))
         else:
+            blocks += _beside(view, maps, lettering)
             blocks.append(matrix.block(maps, lettering, len(shown) > 1, view.title))
     return stacked(blocks, view.title, view.line_below_title, lettering)
 
 
 def _kind(view: "View", attention: AttentionMap) -> str:
-    if view.picture is not None and isinstance(attention.keys, Grid):
-        is_path = isinstance(attention.queries, Steps) and attention.queries.windows
-        return "steps" if is_path else "overlay"
+    queries, keys = attention.queries, attention.keys
+    if view.picture is not None and isinstance(keys, Grid):
+        return "steps" if isinstance(queries, Steps) and queries.windows else "overlay"
+    if view.picture is not None and isinstance(queries, Grid) and len(keys) <= _MOST_PICTURES:
+        return "overlay"
     return "heat" if is_heat(attention) else "matrix"
+
+
+def _beside(view: "View", maps: Sequence[AttentionMap], lettering: Lettering) -> Iterator[Block]:
+    """What the numbers along the edges of matrices stand for: boxes on the picture, windows of steps."""
+    for axis in _axes(maps) if view.picture is not None else ():
+        if isinstance(axis, Objects):
+            yield boxes.block(view, axis, lettering)
+        elif isinstance(axis, Steps) and axis.windows:
+            yield steps.block(view, axis, lettering)
+
+
+def _axes(maps: Sequence[AttentionMap]) -> Iterator[Axis]:
+    """Every axis once."""
+    known: list[Axis] = []
+    for axis in (axis for attention in maps for axis in (attention.queries, attention.keys)):
+        if axis not in known:
+            known.append(axis)
+            yield axis
 
 
 def _texts(view: "View") -> Iterator[str]:
     """Everything that is written, for the choice of fonts."""
     yield from (_SPOKEN, view.title, view.line_below_title)
-    for attention in (*view.maps, *view.summary):
+    maps = (*view.maps, *view.summary)
+    for attention in maps:
         yield from (attention.label, attention.query_title, attention.key_title)
-        for axis in (attention.queries, attention.keys):
-            yield from axis.extra if isinstance(axis, Grid) else labels(axis)
-            yield from axis.classes if isinstance(axis, Steps) else ()
+    for axis in _axes(maps):
+        yield from axis.extra if isinstance(axis, Grid) else labels(axis)
+        yield from axis.classes if isinstance(axis, Steps) else ()
+        yield from axis.series if isinstance(axis, Dates) else ()

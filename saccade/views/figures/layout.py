@@ -7,13 +7,13 @@ Axis legend: H heads, Q queries, K keys.
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from saccade.views.axes import Grid, Tokens, labels
+from saccade.views.axes import Grid, Scales, Tokens, labels
+from saccade.views.figures.edges import SMALLEST, Edge
 from saccade.views.figures.palette import number
 from saccade.views.lettering import Lettering
 from saccade.views.maps import AttentionMap
@@ -23,8 +23,8 @@ _HEADING = 0.28
 _TITLE = 0.25  # a line of text above a panel
 _WIDEST = 11.0  # panels side by side before they wrap
 _WIDEST_TILES = 16.0
-_SMALLEST, _LARGEST = 5.5, 11.0  # font sizes
-_READABLE = 1.1 * _SMALLEST / 72  # inches of a cell beside which every word can be written
+_LEGEND = 0.6  # beside a strip of series, for their names
+_READABLE = 1.1 * SMALLEST / 72  # inches of a cell beside which every word can be written
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class Panel:
     top: float
     cell: tuple[float, float]  # width and height of one cell
     title: str = ""
-    rows: Sequence[str] = ()
-    columns: Sequence[str] = ()
+    rows: Edge | None = None
+    columns: Edge | None = None
     row_title: str = ""
     column_title: str = ""
     slant: int = 0  # of the words on top, in degrees
@@ -132,7 +132,7 @@ class Layout:
         keys_above = None
         for each, mean in zip(maps, labelled, strict=True):
             if each.keys == keys_above:
-                mean = replace(mean, columns=(), column_title="", column_room=0.0)
+                mean = replace(mean, columns=None, column_title="", column_room=0.0)
             keys_above = each.keys
             section.headings.append((top, each.label))
             top += _HEADING + (mean.column_room or _TITLE)
@@ -141,7 +141,7 @@ class Layout:
             left = start + max(mean.width, 0.5) + 2.5 * _GAP
             for index, weights in enumerate(each.weights if each.heads > 1 else ()):
                 head = replace(mean, weights=weights, left=left, title=f"head {index}")
-                section.add(replace(head, rows=(), row_title="", column_title=""))
+                section.add(replace(head, rows=None, row_title="", column_title=""))
                 left += max(mean.width, 0.5) + _GAP
             top += mean.height + 0.22
         return section
@@ -153,13 +153,12 @@ class Layout:
             if self.named:
                 section.headings.append((top, each.label))
                 top += _HEADING
-            assert isinstance(each.keys, Grid)
-            shape, beside = (each.keys.rows, each.keys.columns), len(each.keys.extra)
+            grid = each.keys if isinstance(each.keys, Grid) else each.queries
+            assert isinstance(grid, Grid)
+            shape, beside = (grid.rows, grid.columns), len(grid.extra)
             cell, above, left = 1.2 / max(shape), _TITLE + 0.15 * beside, 0.0
             for name, row in _looks(each):
-                notes = [
-                    f"→ {extra} {number(weight) or 0}" for extra, weight in zip(each.keys.extra, row, strict=False)
-                ]
+                notes = [f"→ {extra} {number(weight) or 0}" for extra, weight in zip(grid.extra, row, strict=False)]
                 width = max(cell * shape[1], self.lettering.width([name, *notes], 9)) + _GAP
                 if left and left + width > _WIDEST:
                     left, top = 0.0, top + above + cell * shape[0] + 0.08
@@ -173,10 +172,10 @@ class Layout:
     def labelled(self, attention: AttentionMap, room: float, title: str = "") -> Panel:
         """The first head as a panel at (0, 0) with its words, and the room that they need on its left and top."""
         across, down = _cells(attention, room)
-        rows, columns = labels(attention.queries), labels(attention.keys)
-        width = self.lettering.width(columns, font_size(across))
+        rows, columns = Edge.of(attention.queries, down), Edge.of(attention.keys, across)
+        width = columns.width(self.lettering)
         slant = 0 if width < 0.92 * across else 45 if across >= 0.3 else 90
-        above = {0: 0.22, 45: 0.72 * width + 0.14, 90: width + 0.1}[slant]
+        above = {0: 0.22, 45: 0.72 * width + 0.14, 90: width + 0.1}[slant] + columns.extra
         return Panel(
             attention.weights[0],
             left=0.0,
@@ -188,7 +187,7 @@ class Layout:
             row_title=attention.query_title,
             column_title=attention.key_title,
             slant=slant,
-            row_room=self.lettering.width(rows, font_size(down)) + 0.35,
+            row_room=rows.width(self.lettering) + rows.extra + 0.35,
             column_room=above + _TITLE + (_TITLE if title else 0.0),
             numbers=min(across, down) >= 0.34,
         )
@@ -199,27 +198,18 @@ class Layout:
 
     def _reach(self, panel: Panel) -> float:
         """How far the panel and its slanted words go to the right."""
-        if panel.slant != 45:
-            return panel.width
-        ends = [0.72 * self.lettering.width([word], font_size(panel.cell[0])) for word in panel.columns]
+        if panel.slant != 45 or panel.columns is None:
+            return panel.width + (_LEGEND if panel.columns is not None and panel.columns.extra else 0.0)
+        edge = panel.columns
+        ends = [0.72 * self.lettering.width([text], edge.size) if text else 0.0 for text in edge.texts]
         return max(panel.width, *((place + 0.5) * panel.cell[0] + end for place, end in enumerate(ends)))
 
 
 def is_heat(attention: AttentionMap) -> bool:
-    """Whether the map is drawn over the image. Cells looking at cells are a matrix, unless [class] looks too."""
+    """Whether the map is drawn as small images. Cells looking at cells are a matrix, unless [class] looks too."""
     if not isinstance(attention.keys, Grid):
-        return False
+        return isinstance(attention.queries, Grid) and isinstance(attention.keys, Scales)
     return not isinstance(attention.queries, Grid) or bool(attention.queries.extra)
-
-
-def font_size(cell: float) -> float:
-    """The font size for a word beside a cell."""
-    return min(_LARGEST, max(_SMALLEST, 0.62 * 72 * cell))
-
-
-def every(cell: float) -> int:
-    """Write every n-th word where cells are narrower than the smallest readable one."""
-    return math.ceil(_SMALLEST / (72 * cell))
 
 
 def _cells(attention: AttentionMap, room: float) -> tuple[float, float]:
@@ -239,8 +229,10 @@ def _heads_as_rows(attention: AttentionMap) -> AttentionMap:
 
 
 def _looks(attention: AttentionMap) -> list[tuple[str, NDArray[np.float32]]]:
-    """Who looks at the image, and with which weights (K)."""
+    """Who looks at the image, and with which weights (K); where its cells look at scales, each scale and the weights of the cells (Q)."""
     mean = attention.averaged().weights[0]
+    if not isinstance(attention.keys, Grid):
+        return list(zip(labels(attention.keys), mean.T, strict=True))
     if not isinstance(attention.queries, Grid):
         return list(zip(labels(attention.queries), mean, strict=True))
     looks = []

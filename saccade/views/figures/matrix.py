@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from saccade.views.figures.canvas import BAR, Block, Canvas
-from saccade.views.figures.layout import Layout, Panel, Section, every, font_size
+from saccade.views.figures.layout import Layout, Panel, Section
 from saccade.views.figures.palette import FRAME, INK, QUIET, limit_of, number, scale_to
 from saccade.views.lettering import Lettering
 from saccade.views.maps import AttentionMap
@@ -49,17 +49,21 @@ def _letter(axes: Any, panel: Panel, limit: float, lettering: Lettering) -> None
         return base + ScaledTranslation(right, up, axes.figure.dpi_scale_trans)
 
     across, down = panel.cell
-    beside = {"transform": shifted(axes.get_yaxis_transform(), -0.06, 0), "ha": "right", "va": "center"}
-    for place in range(0, len(panel.rows), every(down)):
-        lettering.write(axes, 0, place + 0.5, panel.rows[place], font_size(down), **beside)
-    above = {
-        "transform": shifted(axes.get_xaxis_transform(), 0, 0.06),
-        "rotation": panel.slant,
-        "rotation_mode": "anchor",
-    }
-    above |= {"ha": "left" if panel.slant else "center", "va": "center" if panel.slant == 90 else "baseline"}
-    for place in range(0, len(panel.columns), every(across)):
-        lettering.write(axes, place + 0.5, 1, panel.columns[place], font_size(across), **above)
+    if panel.rows is not None:
+        place_left = shifted(axes.get_yaxis_transform(), -0.06 - panel.rows.extra, 0)
+        beside = {"transform": place_left, "ha": "right", "va": "center"}
+        for place, text in enumerate(panel.rows.texts):
+            if text:
+                lettering.write(axes, 0, place + 0.5, text, panel.rows.size, **beside)
+        panel.rows.draw(axes, True, lettering)
+    if panel.columns is not None:
+        place_above = shifted(axes.get_xaxis_transform(), 0, 0.06 + panel.columns.extra)
+        above = {"transform": place_above, "rotation": panel.slant, "rotation_mode": "anchor"}
+        above |= {"ha": "left" if panel.slant else "center", "va": "center" if panel.slant == 90 else "baseline"}
+        for place, text in enumerate(panel.columns.texts):
+            if text:
+                lettering.write(axes, place + 0.5, 1, text, panel.columns.size, **above)
+        panel.columns.draw(axes, False, lettering)
     if panel.row_title:
         left = {"transform": shifted(axes.transAxes, -panel.row_room, 0), "rotation": 90, "va": "center"}
         lettering.write(axes, 0, 0.5, panel.row_title, 9, color=QUIET, **left)

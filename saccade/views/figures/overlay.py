@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from saccade.views.axes import Grid, labels
+from saccade.views.axes import Grid, Objects, labels
 from saccade.views.figures.canvas import BAR, Block, Canvas
 from saccade.views.figures.palette import INK, QUIET, limit_of, number, scale_to, short
 from saccade.views.lettering import Lettering
@@ -60,12 +60,20 @@ class Shelf:
 
 
 def block(view: "View", maps: Sequence[AttentionMap], lettering: Lettering) -> Block:
-    """Maps whose keys are cells of the view's picture."""
+    """Maps whose keys, or else whose queries, are cells of the view's picture."""
     assert view.picture is not None
-    by_word = [attention for attention in maps if not _is_one_look(attention)]
-    by_cell = [attention for attention in maps if _is_one_look(attention)]
+    by_key = [_transposed(attention) for attention in maps if not isinstance(attention.keys, Grid)]
+    over_cells = [attention for attention in maps if isinstance(attention.keys, Grid)]
+    by_word = [*by_key, *(attention for attention in over_cells if not _is_one_look(attention))]
+    by_cell = [attention for attention in over_cells if _is_one_look(attention)]
     shelves = [*(_word_shelves(by_word) if by_word else ()), *(_layer_shelves(view, by_cell) if by_cell else ())]
     return _on_shelves(shelves, view.picture, lettering)
+
+
+def _transposed(attention: AttentionMap) -> AttentionMap:
+    """Cells that look at something, as something with a weight in each cell."""
+    titles = (attention.key_title, attention.query_title)
+    return AttentionMap(attention.name, attention.weights.swapaxes(1, 2), attention.keys, attention.queries, *titles)
 
 
 def _is_one_look(attention: AttentionMap) -> bool:
@@ -97,13 +105,17 @@ def _words(attention: AttentionMap, weights: NDArray[np.float32]) -> list[Panel]
     """The picture under the weights (Q, K) of each query; the only cell that hard attention chose is framed."""
     grid = attention.keys
     assert isinstance(grid, Grid)
+    boxes = attention.queries.boxes if isinstance(attention.queries, Objects) else ()
+    is_hard = bool(((weights > 0).sum(-1) == 1).all())
     panels = []
-    for word, row in zip(labels(attention.queries), weights, strict=True):
+    for index, (word, row) in enumerate(zip(labels(attention.queries), weights, strict=True)):
         beside, cells = row[: len(grid.extra)], row[len(grid.extra) :].reshape(grid.rows, grid.columns)
-        mark = _cell(int(cells.argmax()), grid) if row.sum() == cells.max() > 0 else None
-        notes = ["one cell"] if mark else [f"largest {short(float(cells.max()))} · even {short(1 / len(row))}"]
+        chosen = _cell(int(cells.argmax()), grid) if is_hard and cells.max() > 0 else None
+        notes = ["one cell"] if chosen else [f"largest {short(float(cells.max()))}"]
+        notes += [f"even {short(1 / len(row))}"] if row.sum() < 1.01 and not chosen else []
         notes += [f"{name} {number(float(weight)) or 0}" for name, weight in zip(grid.extra, beside, strict=True)]
-        panels.append(Panel(word, " · ".join(notes), mark, cells, grid))
+        mark, title = (boxes[index], f"{index + 1} {word}") if boxes else (chosen, word)
+        panels.append(Panel(title, " · ".join(notes), mark, cells, grid))
     return panels
 
 

@@ -11,13 +11,27 @@ from saccade.views.lettering import INK
 if TYPE_CHECKING:
     from matplotlib.cm import ScalarMappable
 
-__all__ = ["COLOURS", "FRAME", "INK", "ORDER", "QUIET", "limit_of", "number", "order_colours", "scale_to", "short"]
+__all__ = [
+    "COLOURS",
+    "FRAME",
+    "INK",
+    "ORDER",
+    "QUIET",
+    "SERIES",
+    "limit_of",
+    "number",
+    "order_colours",
+    "scale_to",
+    "short",
+]
 
 QUIET, FRAME = "#5c6675", "#d5dae1"
 # From paper white to ink blue in equal steps of the OKLab colour space: twice the weight looks twice as dark.
 COLOURS = ("#f7fbfc", "#c4e6f3", "#93cfed", "#65b5e5", "#409adc", "#287acd", "#225cb8", "#243d9c", "#23217c")
 # The order of steps: from yellow to violet, each bright enough to be seen on black.
 ORDER = ("#ffe07a", "#ffb347", "#ff7f50", "#f2557e", "#c45cd6", "#8f7bff")
+# Lines that are told apart with any colour vision, and in grey by their lightness (Okabe and Ito).
+SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
 _EVEN = 6.0  # attention that is even over all keys has at most a sixth of the strongest colour
 _BLANK = 0.005  # smaller weights have no number
 

@@ -18,7 +18,6 @@ from saccade.views.axes import Steps
 from saccade.views.figures.canvas import Block, Canvas
 from saccade.views.figures.palette import INK, QUIET, number, order_colours, scale_to
 from saccade.views.lettering import Lettering
-from saccade.views.maps import AttentionMap
 
 if TYPE_CHECKING:
     from saccade.views.view import View
@@ -76,11 +75,10 @@ class _Path:
                 yield scale, (slice(max(row, 0), max(row + side, 0)), slice(max(column, 0), max(column + side, 0)))
 
 
-def block(view: "View", attention: AttentionMap, lettering: Lettering) -> Block:
+def block(view: "View", steps: Steps, lettering: Lettering) -> Block:
     """The image with the path on the left; a row for each step on the right: its number, its patches, its probabilities."""
-    assert isinstance(attention.queries, Steps)
     assert view.picture is not None
-    path = _Path.of(view.picture, attention.queries)
+    path = _Path.of(view.picture, steps)
     shown = _classes_to_show(path)
     names = [path.classes[index] for index in shown]
     places = _Places.of(path, lettering.width(names, 9), len(names))
