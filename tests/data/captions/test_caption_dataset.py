@@ -123,9 +123,9 @@ def test_captions_without_an_image_are_named_and_counted(photos, tmp_path):
     captions = tmp_path / "captions.txt"
     captions.write_text((photos / "captions.txt").read_text() + "\ngone.png#0\tA cat .\n39.png#2\t.\n")
     found, said = prepared(tmp_path / "run", **files(photos, **lists(photos), captions=captions))
-    assert said[0].startswith("1 image with captions not found in ")
+    assert said[0].startswith("1 image with captions are missing in ")
     assert said[0].endswith("the first: gone.png")
-    assert said[1] == "1 captions without a word left out"
+    assert said[1] == "1 captions without a word were left out"
     assert "cat" not in found.vocabulary.vocabulary
 
 
@@ -133,7 +133,7 @@ def test_images_without_a_caption_are_counted(photos, tmp_path):
     captions = tmp_path / "captions.txt"
     captions.write_text("\n".join((photos / "captions.txt").read_text().splitlines()[: 2 * 38]))
     _, said = prepared(tmp_path / "run", **files(photos, captions=captions))
-    assert said[0] == "2 images without captions left out"
+    assert said[0] == "2 images without captions were left out"
 
 
 def test_a_damaged_image_stops_unless_it_may_be_skipped(photos, tmp_path):
@@ -146,7 +146,7 @@ def test_a_damaged_image_stops_unless_it_may_be_skipped(photos, tmp_path):
     assert len(found.train) == 29
     assert len(found.train.captions) == 29
     assert found.train.captions[3] == ("a dog runs", "one word4 here")
-    assert any("left out, because they cannot be decoded: 1 of" in sentence for sentence in said)
+    assert any("1 images cannot be decoded and were left out" in sentence for sentence in said)
 
 
 def test_a_listed_image_that_is_missing_stops_unless_it_may_be_skipped(photos, tmp_path):
@@ -156,7 +156,7 @@ def test_a_listed_image_that_is_missing_stops_unless_it_may_be_skipped(photos, t
         prepared(tmp_path / "run", **settings)
     found, said = prepared(tmp_path / "run", **settings, skip_bad=True)
     assert found.test.names == ["35.png"]
-    assert said[0] == "1 image of test.txt without a file or a caption left out, the first: lost.png"
+    assert said[0] == "1 image of test.txt without a file or a caption were left out, the first: lost.png"
 
 
 def test_an_image_in_two_lists_is_refused(photos, tmp_path):
@@ -201,7 +201,7 @@ def test_to_predict_a_run_needs_no_images(photos, tmp_path):
     again = reopen(tmp_path / "run")
     assert again.shape == found.shape
     assert again.vocabulary.decode(again.vocabulary.encode("a dog runs")) == "a dog runs"
-    with pytest.raises(UserError, match="does not hold the whole train images"):
+    with pytest.raises(UserError, match=r"the train images in .* are incomplete"):
         _ = again.train
 
 
