@@ -87,7 +87,7 @@ def test_stdin_is_read_as_files_are(tiny_run):
     assert [answer["source"] for answer in json.loads(done.stdout)] == ["1 2", "3\x0b4 \r 5"]
     bad = subprocess.run(command, input=b"1\n\xff\n", capture_output=True, env=strict, timeout=300)
     assert bad.returncode == 1
-    assert bad.stderr == b"error: standard input, line 2: byte 0xff is not UTF-8; save the file as UTF-8.\n"
+    assert bad.stderr == b"error: standard input, line 2: byte 0xff is not UTF-8; save the file as UTF-8\n"
 
 
 def test_every_input_has_as_many_lines(tiny_run, saccade):
@@ -146,7 +146,7 @@ def test_look_writes_by_the_ending(tiny_run, tmp_path, ending):
         (["train", "digits-rnn", "--set", "train.lr=0.1"], 2, "did you mean train.learning_rate?"),
         (["train", "digits-rnn", "--set", "train.schedule=noam"], 2, "did you mean inverse-square-root?"),
         (["train", "digits-rnn", "--out", "nothing", "--resume"], 2, "no run to resume"),
-        (["train", "digits-rnn", "--out", "/proc/x"], 1, "/proc/x cannot be made a directory"),
+        (["train", "digits-rnn", "--out", "/proc/x"], 1, "/proc/x cannot be created"),
         (["train", "digit-rnn"], 2, "digits-rnn"),
         (["compare", "digits-rnn", "--vary", "model.attention"], 2, "PLACE=VALUE"),
         (["compare", "digits-rnn"], 2, "nothing to compare"),

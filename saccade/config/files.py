@@ -1,4 +1,4 @@
-"""Recipes as files: where they are, and what stands in them line by line.
+"""Recipes as files: where they are, and their values with line numbers.
 
 Imports PyYAML and nothing heavier, so that listing recipes is instant. Numbers, true/false and null are read by YAML 1.2's
 rules: `1e-3` is a number, and `no`, `on` and `12:30` are text.
@@ -26,12 +26,12 @@ _BREAK = re.compile("[\n\r\x85\u2028\u2029]")
 
 def recipes() -> list[tuple[str, str]]:
     """The name and the one-line description of every recipe in the package."""
-    found = []
+    listing = []
     for path in sorted(FOLDER.glob("*.yaml"), key=lambda path: path.stem):
         values, _ = read(path, f"recipe {path.stem}")
         description = values.get("description") if isinstance(values, dict) else None
-        found.append((path.stem, " ".join(str(description or "").split())))
-    return found
+        listing.append((path.stem, " ".join(str(description or "").split())))
+    return listing
 
 
 def find_recipe(recipe: str | Path) -> Path:
@@ -104,12 +104,12 @@ def dump(values: dict[str, Any]) -> str:
 def nearest(name: object, names: Iterable[str]) -> str:
     """The name that was probably meant, or an empty string."""
     by_lower_case = {candidate.lower(): candidate for candidate in names}
-    found = difflib.get_close_matches(str(name).lower(), by_lower_case, n=1)
-    return by_lower_case[found[0]] if found else ""
+    matches = difflib.get_close_matches(str(name).lower(), by_lower_case, n=1)
+    return by_lower_case[matches[0]] if matches else ""
 
 
 def nearest_file(path: Path, is_meant: Callable[[Path], bool] = os.path.exists) -> str:
-    """The existing neighbour of a missing file that was probably meant, or an empty string."""
+    """An existing file beside a missing one that was probably meant, or an empty string."""
     try:
         near = nearest(path.name, [name for name in os.listdir(path.parent) if is_meant(path.with_name(name))])
     except (OSError, ValueError):
@@ -118,7 +118,7 @@ def nearest_file(path: Path, is_meant: Callable[[Path], bool] = os.path.exists) 
 
 
 def quoted(value: object) -> str:
-    """A value as an error shows it: short, on one line, text in quotes."""
+    """A value for an error message: short, on one line, text in quotes."""
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 80 else f"{text[:60]}…{text[-1]}"
 
@@ -131,20 +131,20 @@ class _Loader(yaml.SafeLoader):
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
             event = self.peek_event()
-            problem = f"*{event.anchor} would be a reference: write the value out, or put text in quotes"
+            problem = f"*{event.anchor} would be a reference: write the value out, or quote the text"
             raise yaml.composer.ComposerError(None, None, problem, event.start_mark)
         return super().compose_node(parent, index)
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes any text that either version of YAML would take for something else."""
+    """Quotes any text that either version of YAML would read as something else."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
 
 def _text_node(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
-    """Every kind of line break stands escaped in double quotes: PyYAML's other styles turn some kinds into others."""
+    """Text with a line break of any kind is double-quoted: PyYAML's other styles change some kinds."""
     return dumper.represent_scalar(_tag("str"), text, style='"' if _BREAK.search(text) else None)
 
 

@@ -1,11 +1,11 @@
-"""Turning a decoder's step into whole outputs: greedy search, beam search, sampling, and scoring of given targets.
+"""From single decoder steps to whole outputs: greedy search, beam search, sampling, and scoring of targets.
 
 All of them run over one `Stepper` protocol and many sentences at once. The outputs come in the order of the
 sentences, and none of them depends on what else is in the batch.
 
     begin = torch.full((sentences,), bos)
-    found = beam_search(decoder, memory, begin, BeamConfig(size=5, length_penalty=0.6), eos=eos, pad=pad, max_length=limits)
-    found[0][0].tokens
+    hypotheses = beam_search(decoder, memory, begin, BeamConfig(size=5, length_penalty=0.6), eos=eos, pad=pad, max_length=limits)
+    hypotheses[0][0].tokens
 """
 
 from saccade.decoding.beam import BeamConfig, beam_search

@@ -1,4 +1,4 @@
-"""Beam search: the `size` most probable beginnings are followed side by side.
+"""Beam search: at every length, the `size` most probable prefixes are kept.
 
 Scores are those of Google's NMT system (Wu et al. 2016, https://arxiv.org/abs/1609.08144, equation 14):
 
@@ -7,17 +7,16 @@ Scores are those of Google's NMT system (Wu et al. 2016, https://arxiv.org/abs/1
 
 |Y| counts the tokens written, eos among them; with both penalties 0 the score is the plain log-probability.
 
-At each step the candidates (every beginning, with every next token) are ordered by log-probability. Those among the
-first `size` that end in eos leave the beam with their score; the first `size` of the others go on. The penalties rank
-what has left, never what goes on: beginnings compared with each other are equally long, and coverage in mid-sentence says
-little. A sentence is done when it has `best` ended hypotheses and no beginning can still overtake the last of
-them within the next `further` tokens (its log-probability can only fall, its coverage penalty at most vanish), or at its
-limit. What has not ended at the limit ranks behind all that has.
+At each step the candidates (every prefix, with every next token) are sorted by log-probability. Those among the first `size` that end in
+eos leave the beam with their score; the first `size` of the others stay in it. The penalties rank finished hypotheses only: prefixes that
+are compared with each other are equally long, and coverage in mid-sentence says little. A sentence is done when it has `best` finished
+hypotheses and no prefix can overtake the last of them within the next `further` tokens (its log-probability can only fall, its coverage
+penalty at most vanish), or at its limit. Hypotheses that are unfinished at the limit rank behind all finished ones.
 
-A length penalty divides by more, the longer a hypothesis grows, so a beginning that has fallen behind may win only by tokens
-that cost nothing. `further` = None waits for that until the limit; in translations a few tokens decide it just the same, and sooner.
+With a length penalty the divisor grows with the length, so a prefix that is behind could win only by tokens of probability near 1.
+`further` = None waits for that until the limit; in translation a few tokens give the same result sooner.
 
-Axes: B sentences not yet done, W beginnings followed of each (1 at first, then up to `size`), C candidates of each.
+Axes: B sentences not yet done, W prefixes of each (1 at first, then up to `size`), C candidates of each.
 """
 
 from dataclasses import dataclass
@@ -41,28 +40,26 @@ class BeamConfig:
     best: int = 1  # how many hypotheses to return per sentence
     length_penalty: float = 0.0  # above 0 favours longer outputs, below 0 shorter ones
     coverage_penalty: float = 0.0  # above 0 favours outputs that attended to the whole source
-    further: int | None = 4  # tokens in which a beginning must overtake; None: as many as its limit leaves
+    further: int | None = 4  # tokens within which a prefix must overtake; None: up to its limit
 
     def __post_init__(self) -> None:
         if self.size < 1:
-            raise ConfigError(f"The beam's size is {self.size}: follow at least 1 hypothesis.")
+            raise ConfigError(f"the beam size is {self.size}: it must be at least 1")
         if not 1 <= self.best <= self.size:
-            raise ConfigError(f"best is {self.best}: a beam of {self.size} can return 1 to {self.size} hypotheses.")
+            raise ConfigError(f"best is {self.best}: a beam of {self.size} can return 1 to {self.size} hypotheses")
         if self.further is not None and self.further < 1:
-            raise ConfigError(
-                f"further is {self.further}: a beginning goes on for 1 token or more; None waits to the end."
-            )
+            raise ConfigError(f"further is {self.further}: it must be 1 token or more, or None for no limit")
         if not self.coverage_penalty >= 0:
-            raise ConfigError(f"coverage_penalty is {self.coverage_penalty}: it must be 0 (none) or above.")
+            raise ConfigError(f"coverage_penalty is {self.coverage_penalty}: it must be 0 (none) or above")
 
 
 class Considered(NamedTuple):
-    """The candidates of one step, best first; all but `sentence` are (B, C). A log-probability of -inf is no candidate."""
+    """The candidates of one step, best first; all but `sentence` are (B, C). Log-probability -inf: not a candidate."""
 
     length: int  # tokens written, this one included
     sentence: Tensor  # (B,)
-    parent: Tensor  # the node that each goes on from
-    node: Tensor  # its own, where it goes on or has ended; ROOT where it is given up here
+    parent: Tensor  # the node that each continues
+    node: Tensor  # its own, where it stays in the beam or has ended; ROOT where it is dropped
     token: Tensor
     token_log_prob: Tensor
     log_prob: Tensor
@@ -71,7 +68,7 @@ class Considered(NamedTuple):
 
 
 class Observer(Protocol):
-    """Somebody who looks over the shoulder of a search. Nothing is computed for one who is not there."""
+    """Gets every step of a search. Without an observer nothing is computed for it."""
 
     def considered(self, step: Considered) -> None: ...
 
@@ -95,16 +92,16 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """The `config.best` best hypotheses per sentence, best first; fewer only if the model allows no more.
 
-    `begin` (B,) is the token each sentence starts from; it says how many sentences there are and where tokens live.
+    `begin` (B,) is the token each sentence starts from; it gives the number of sentences and the device.
     `max_length` is the most tokens an output may have, eos included, for all or per sentence (B,).
-    `observer` is told every candidate of every step, and the outcome.
+    `observer` gets every candidate of every step, and the result.
     """
     coverage = None
     if config.coverage_penalty:
         if not isinstance(stepper, TracksCoverage):
             raise ConfigError(
                 f"coverage_penalty is {config.coverage_penalty}, but {type(stepper).__name__} does not track coverage: "
-                "set coverage_penalty to 0, or use a decoder whose state adds up its attention."
+                "set coverage_penalty to 0, or use a decoder whose state sums its attention"
             )
         coverage = stepper.coverage
     constraints = Constraints.of(begin, eos, pad, max_length, prefix)
@@ -139,24 +136,24 @@ def coverage_term(coverage: Tensor) -> Tensor:
 
 
 class _Beam:
-    """The books of a search: who is followed, who has ended. On the CPU in double precision; the tensors are small."""
+    """The prefixes in the beam and the finished hypotheses. On the CPU in double precision; the tensors are small."""
 
     def __init__(self, config: BeamConfig, constraints: Constraints, observer: Observer | None = None) -> None:
         self.config, self.constraints, self.observer = config, constraints, observer
         count = len(constraints.limit)
         self.sentence = torch.arange(count)  # (B,) the sentences not yet done
-        self.token = torch.empty(count, 1, dtype=torch.long)  # (B, W) last token of each beginning
-        self.log_prob = torch.zeros(count, 1, dtype=torch.float64)  # (B, W) -inf: a place that nobody fills
-        self.node = torch.full((count, 1), Paths.ROOT)  # (B, W) where its path is kept
-        nobody = torch.full((count, config.best), -torch.inf, dtype=torch.float64)
-        self.ended = Ranking(nobody, torch.full_like(nobody, Paths.ROOT, dtype=torch.long))
+        self.token = torch.empty(count, 1, dtype=torch.long)  # (B, W) last token of each prefix
+        self.log_prob = torch.zeros(count, 1, dtype=torch.float64)  # (B, W) -inf: an empty slot
+        self.node = torch.full((count, 1), Paths.ROOT)  # (B, W) the node of its last token
+        empty = torch.full((count, config.best), -torch.inf, dtype=torch.float64)
+        self.ended = Ranking(empty, torch.full_like(empty, Paths.ROOT, dtype=torch.long))
         self.paths = Paths()
         self.results: list[list[tuple[float, int]]] = [[] for _ in range(count)]
 
     def advance(self, log_probs: Tensor, penalty: Tensor, length: int) -> Tensor:
         """Write the token number `length`, given the step's log_probs (B·W, V) and coverage penalty (B·W,).
 
-        Gives the rows of that step which the beginnings still followed go on from; none when every sentence is done.
+        Returns the rows of that step that the prefixes in the beam continue; none when every sentence is done.
         """
         width = self.node.shape[1]
         forced = self.constraints.forced_at(length - 1, self.sentence)
@@ -165,7 +162,7 @@ class _Beam:
         choices = token.shape[2]
 
         total = (self.log_prob.unsqueeze(2) + token_log_prob).flatten(1)  # (B, W, C) -> (B, W·C)
-        # No beginning has more than one candidate that ends, so the best `size` + W hold the best `size` that go on.
+        # No prefix has more than one candidate that ends, so the best `size` + W contain the best `size` that do not.
         # Stable: equal candidates keep their order, whatever else is in the batch.
         total, place = (ordered[:, : size + width] for ordered in total.sort(dim=1, descending=True, stable=True))
         token, token_log_prob = token.flatten(1).gather(1, place), token_log_prob.flatten(1).gather(1, place)
@@ -182,7 +179,7 @@ class _Beam:
 
         onward = ends.byte().argsort(dim=1, stable=True)[:, :size]
         self.log_prob = total.masked_fill(ends, -torch.inf).gather(1, onward)
-        # A place that nobody fills repeats the best one, so that the model never reads a token it ruled out.
+        # An empty slot repeats the best prefix, so that the model never reads a token of probability 0.
         onward = onward.where(self.log_prob > -torch.inf, onward[:, :1])
         self.token = token.gather(1, onward)
         self.node = self.paths.add(parent_node.gather(1, onward), self.token, token_log_prob.gather(1, onward))
@@ -196,14 +193,14 @@ class _Beam:
         return rows[self._release(score.gather(1, onward), length)].flatten()
 
     def _numbered(self, node: Tensor, onward: Tensor) -> Tensor:
-        """`node` (B, C) with the numbers of those that go on; a place that nobody fills changes nothing."""
+        """`node` (B, C) with the numbers of the candidates that stay in the beam; an empty slot changes nothing."""
         filled = self.log_prob > -torch.inf
         own = self.node.where(filled, self.node[:, :1]).where(filled[:, :1], node.gather(1, onward))
         return node.scatter(1, onward, own)
 
     def _candidates(self, log_probs: Tensor, forced: Tensor | None) -> tuple[Tensor, Tensor]:
-        """The best next tokens of each beginning: log-probabilities and tokens, both (B, W, C)."""
-        enough = self.config.size + 2  # `size` that go on, eos, and pad, which is never written
+        """The best next tokens of each prefix: log-probabilities and tokens, both (B, W, C)."""
+        enough = self.config.size + 2  # `size` that stay, eos, and pad, which is never written
         value, token = largest(log_probs, enough)
         value = value.masked_fill(token == self.constraints.pad, -torch.inf)
         if forced is not None:
@@ -216,13 +213,13 @@ class _Beam:
         return value.cpu().double().view(shape), token.cpu().view(shape)
 
     def _release(self, score: Tensor, length: int) -> Tensor:
-        """Take down the results of the sentences that are done and close their books; (B,) True for those that stay."""
+        """Store the results of the sentences that are done and remove them; (B,) True for those that are not."""
         limit = self.constraints.limit[self.sentence]
-        kindest = torch.full_like(limit, length + 1)
+        best_length = torch.full_like(limit, length + 1)
         if self.config.length_penalty > 0:
             further = self.config.further
-            kindest = limit if further is None else limit.clamp(max=length + further)
-        reachable = self.log_prob.amax(1) / length_divisor(kindest.double(), self.config.length_penalty)
+            best_length = limit if further is None else limit.clamp(max=length + further)
+        reachable = self.log_prob.amax(1) / length_divisor(best_length.double(), self.config.length_penalty)
         stay = (reachable > self.ended.score[:, -1]) & (length < limit)
         if stay.all():
             return stay
@@ -243,7 +240,7 @@ class _Beam:
 
 
 class Ranking(NamedTuple):
-    """Hypotheses per sentence and what they score: -inf where there is none."""
+    """Hypotheses per sentence and their scores: -inf where there is none."""
 
     score: Tensor  # (B, n)
     node: Tensor  # (B, n)
@@ -266,7 +263,7 @@ class Ranking(NamedTuple):
 
 
 class Paths:
-    """Every token written, each with a pointer to the one before: a tree, whose nodes are numbered as they come."""
+    """Every token written, each with a pointer to the one before: a tree whose nodes are numbered in the order of creation."""
 
     ROOT = -1
 
@@ -277,7 +274,7 @@ class Paths:
         self.log_probs: list[Tensor] = []
 
     def add(self, parent: Tensor, token: Tensor, log_prob: Tensor) -> Tensor:
-        """New nodes under `parent`; gives their numbers, in the same shape."""
+        """New nodes under `parent`; returns their numbers, in the same shape."""
         node = torch.arange(self.size, self.size + token.numel()).view_as(token)
         self.size += token.numel()
         self.parents.append(parent.flatten())
@@ -286,16 +283,16 @@ class Paths:
         return node
 
     def read(self, nodes: list[int]) -> list[tuple[list[int], list[float]]]:
-        """The tokens and log-probabilities on the way from the root to each node."""
+        """The tokens and log-probabilities from the root to each node."""
         parents, tokens, log_probs = (
             torch.cat(column).tolist() for column in (self.parents, self.tokens, self.log_probs)
         )
         paths = []
         for node in nodes:
-            way = []
+            path = []
             while node != self.ROOT:
-                way.append(node)
+                path.append(node)
                 node = parents[node]
-            way.reverse()
-            paths.append(([tokens[each] for each in way], [log_probs[each] for each in way]))
+            path.reverse()
+            paths.append(([tokens[step] for step in path], [log_probs[step] for step in path]))
         return paths

@@ -21,9 +21,9 @@ def greedy_search(
     max_length: Tensor | int,
     prefix: Prefix | None = None,
 ) -> list[Hypothesis]:
-    """One hypothesis per sentence, in the order given.
+    """One hypothesis per sentence, in the order of the sentences.
 
-    `begin` (B,) is the token each sentence starts from; it says how many sentences there are and where tokens live.
+    `begin` (B,) is the token each sentence starts from; it gives the number of sentences and the device.
     `max_length` is the most tokens an output may have, eos included, for all or per sentence (B,).
     """
 

@@ -1,4 +1,4 @@
-"""What comes out of a search, and what scoring says of a given target."""
+"""The result of a search or of scoring a target."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One output. Log-probabilities are always the model's own: of the whole vocabulary, at temperature 1.
+    """One output. Log-probabilities are always the model's: over the whole vocabulary, at temperature 1.
 
     `token_log_probs` has one entry per token and, when the output is `finished`, one more for its end, so that
-    `log_prob` is always their sum; it is None where another engine gave the sum alone. `score` is what the outputs were
+    `log_prob` is always their sum; it is None where another engine gives only the sum. `score` is what the outputs were
     ranked by: `log_prob` after the penalties.
     """
 

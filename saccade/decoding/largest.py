@@ -1,21 +1,21 @@
-"""The few largest of many numbers."""
+"""A faster topk on the CPU."""
 
 import torch
 from torch import Tensor
 
-_PART = 64  # numbers a part: few enough that the parts kept are little work, enough that there are few parts
+_PART = 64  # numbers a part: small enough that sorting the parts kept is cheap, large enough that there are few parts
 
 
 def largest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """What `values.topk(count)` gives of every row (N, V), faster on a CPU where V is a vocabulary; of equal numbers others may come first.
+    """`values.topk(count)` of every row (N, V), faster on a CPU where V is a vocabulary; the order of equal numbers may differ.
 
     A row is cut into parts. The `count` largest numbers are in the `count` parts with the largest maxima (or in the rest that fills no
-    part), so only these are ordered.
+    part), so only these are sorted.
     """
     parts = values.shape[1] // _PART
     if values.device.type != "cpu" or parts < 4 * count:
-        found = values.topk(min(count, values.shape[1]))
-        return found.values, found.indices
+        top = values.topk(min(count, values.shape[1]))
+        return top.values, top.indices
     cut = values[:, : parts * _PART].unflatten(1, (parts, _PART))  # (N, V) -> (N, parts, 64)
     kept = cut.amax(2).topk(count).indices  # (N, count)
     own = cut.gather(1, kept.unsqueeze(2).expand(-1, -1, _PART)).flatten(1)

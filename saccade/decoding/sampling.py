@@ -1,9 +1,9 @@
-"""Sampling: tokens drawn from the model's distribution, sharpened by a temperature and cut to its likelier part.
+"""Sampling: tokens drawn from the model's distribution, with temperature, top-k and top-p.
 
 The order is temperature, then top-k, then top-p (the nucleus of Holtzman et al. 2020, https://arxiv.org/abs/1904.09751):
 the smallest set of tokens, likeliest first, that together hold at least p of the probability left after top-k.
 
-Every hypothesis draws from a random stream of its own, made from (seed, number of the sentence, number of the sample).
+Every hypothesis has a random stream of its own, seeded by (seed, number of the sentence, number of the sample).
 A sentence therefore gets the same samples alone and in any batch, and its third sample does not depend on how many are
 drawn. When a corpus is cut into batches, give each sentence its number in the corpus as `numbers`.
 """
@@ -22,8 +22,7 @@ from saccade.decoding.stepper import State, Stepper
 from saccade.decoding.walk import walk
 from saccade.errors import ConfigError
 
-FIRST_LOOK = 256
-"""So many tokens hold most nuclei; only the rows whose nucleus is wider pay for sorting the whole vocabulary."""
+NUCLEUS_TOKENS = 256  # most nuclei are within this many tokens; only rows with a wider one sort the whole vocabulary
 
 
 @dataclass(frozen=True)
@@ -35,15 +34,15 @@ class SamplingConfig:
 
     def __post_init__(self) -> None:
         if self.samples < 1:
-            raise ConfigError(f"samples is {self.samples}: draw at least 1 per sentence.")
+            raise ConfigError(f"samples is {self.samples}: draw at least 1 per sentence")
         if not 0.001 <= self.temperature <= 1000:
             raise ConfigError(
-                f"temperature is {self.temperature}: it must be from 0.001 to 1000; for no chance at all, search greedily."
+                f"temperature is {self.temperature}: it must be from 0.001 to 1000; use greedy search for no randomness"
             )
         if self.top_k is not None and self.top_k < 1:
-            raise ConfigError(f"top_k is {self.top_k}: keep at least 1 token, or leave it out to keep all.")
+            raise ConfigError(f"top_k is {self.top_k}: keep at least 1 token, or leave it out to keep all")
         if not 0 < self.top_p <= 1:
-            raise ConfigError(f"top_p is {self.top_p}: it is a share of the probability, above 0 and at most 1 (all).")
+            raise ConfigError(f"top_p is {self.top_p}: it is a share of the probability, above 0 and at most 1 (all)")
 
 
 def sample(
@@ -61,7 +60,7 @@ def sample(
 ) -> list[list[Hypothesis]]:
     """`config.samples` hypotheses per sentence, in the order drawn; `begin` and `max_length` as in greedy search.
 
-    Their log-probabilities are the model's own, before temperature and cuts, and so compare with a beam's.
+    Their log-probabilities are the model's, before temperature and truncation, so they compare with those of beam search.
     """
     constraints = Constraints.of(begin, eos, pad, max_length, prefix)
     order = torch.arange(len(begin)) if numbers is None else numbers
@@ -76,7 +75,7 @@ def sample(
 
 
 def draw(logits: Tensor, uniform: Tensor, config: SamplingConfig) -> Tensor:
-    """One token a row (N,) from logits (N, V), by where `uniform` (N,) in [0, 1) falls in the cut distribution."""
+    """One token a row (N,) from logits (N, V), by where `uniform` (N,) in [0, 1) falls in the truncated distribution."""
     logits = logits / config.temperature
     vocabulary = logits.shape[1]
     if config.top_k is not None:
@@ -85,7 +84,7 @@ def draw(logits: Tensor, uniform: Tensor, config: SamplingConfig) -> Tensor:
     share = logits.softmax(1)
     if config.top_p == 1:
         return _pick(share, torch.arange(vocabulary, device=share.device).expand_as(share), uniform, 1.0)
-    value, token = share.topk(min(FIRST_LOOK, vocabulary))
+    value, token = share.topk(min(NUCLEUS_TOKENS, vocabulary))
     picked = _pick(value, token, uniform, config.top_p)
     wider = (value.sum(1) < config.top_p).nonzero().squeeze(1)
     if len(wider):
@@ -95,7 +94,7 @@ def draw(logits: Tensor, uniform: Tensor, config: SamplingConfig) -> Tensor:
 
 
 def _pick(share: Tensor, token: Tensor, uniform: Tensor, top_p: float) -> Tensor:
-    """The token whose stretch of the cumulative shares holds `uniform`; (N, C), likeliest first if top_p < 1."""
+    """The token whose interval of the cumulative shares contains `uniform`; (N, C), likeliest first if top_p < 1."""
     reached = share.cumsum(1)
     mass = reached[:, -1]
     if top_p < 1:

@@ -1,4 +1,4 @@
-"""The log-probability of given targets, token by token, by teacher forcing through the same steps as a search."""
+"""The log-probability of targets, token by token, by teacher forcing through the same steps as a search."""
 
 from typing import Any
 
@@ -19,15 +19,15 @@ def score_targets(
 
     `targets` is (B, T) without eos, of which the first `lengths` (B,) tokens count. `score` is the plain `log_prob`.
     """
-    given = forced_tokens(Prefix(targets, lengths), len(begin))
-    if (given == eos).any():
-        raise ConfigError(f"A target holds eos ({eos}) before its end: leave it out, the end is scored by itself.")
-    room = torch.full((len(given), 1), eos)
-    ended = torch.cat([given.where(given >= 0, eos), room], dim=1)  # (B, T) -> (B, T + 1)
+    forced = forced_tokens(Prefix(targets, lengths), len(begin))
+    if (forced == eos).any():
+        raise ConfigError(f"a target contains eos ({eos}): leave it out, the end is added")
+    end = torch.full((len(forced), 1), eos)
+    ended = torch.cat([forced.where(forced >= 0, eos), end], dim=1)  # (B, T) -> (B, T + 1)
 
-    def as_given(log_probs: Tensor, rows: Tensor, position: int) -> Tensor:
+    def next_target(log_probs: Tensor, rows: Tensor, position: int) -> Tensor:
         return ended[rows, position].to(log_probs.device)
 
     limit = lengths.cpu() + 1
-    constraints = Constraints(limit, torch.empty(len(given), 0, dtype=torch.long), eos, pad=eos)
-    return walk(stepper, memory, begin, as_given, constraints)
+    constraints = Constraints(limit, torch.empty(len(forced), 0, dtype=torch.long), eos, pad=eos)
+    return walk(stepper, memory, begin, next_target, constraints)

@@ -1,10 +1,10 @@
-"""What a beam search did: a tree of everything it considered, with the step at which each branch was given up.
+"""The tree of everything a beam search considered, with the step at which each branch was dropped.
 
     tree = SearchTree()
     beam_search(decoder, memory, begin, config, ..., observer=tree)
     tree.roots[0]                      # the first sentence: branches of branches
 
-A branch that was given up can be followed after all: force `tokens` as the prefix of a new search.
+A dropped branch can be continued: force `tokens` as the prefix of a new search.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ Fate = Literal["best", "result", "ended", "followed", "given up"]
 
 @dataclass
 class Branch:
-    """One token after those of its parents. `fate` says what became of it:
+    """One token after those of its parents. `fate`:
 
     best       on the way to the best hypothesis
     result     on the way to another hypothesis that was returned
@@ -33,19 +33,19 @@ class Branch:
     score: float  # the total after the penalties
     step: int  # tokens written, this one included
     fate: Fate = "given up"
-    until: int = 0  # the last step after which it, or what came of it, was in the beam; 0: never
+    until: int = 0  # the last step after which it, or a descendant, was in the beam; 0: never
     rank: int | None = None  # of a hypothesis that was returned, counted from 0
     parent: "Branch | None" = None
     branches: list["Branch"] = field(default_factory=list)
 
     def path(self) -> list["Branch"]:
         """From the first token to this one."""
-        way: list[Branch] = []
+        path: list[Branch] = []
         branch: Branch | None = self
         while branch is not None and branch.step:
-            way.append(branch)
+            path.append(branch)
             branch = branch.parent
-        return way[::-1]
+        return path[::-1]
 
     @property
     def tokens(self) -> list[int]:
@@ -80,17 +80,17 @@ class SearchTree:
                 branch = Branch(
                     token, log_prob, total, score, step.length, parent=self._nodes.get(parent, root), branches=[]
                 )
-                self._hang(branch, node, ended)
+                self._attach(branch, node, ended)
 
-    def _hang(self, branch: Branch, node: int, ended: bool) -> None:
+    def _attach(self, branch: Branch, node: int, ended: bool) -> None:
         assert branch.parent is not None
         branch.parent.branches.append(branch)
         if node == Paths.ROOT:
             return
         self._nodes[node] = branch
         branch.fate = "ended" if ended else "followed"
-        for each in branch.path():
-            each.until = branch.step
+        for ancestor in branch.path():
+            ancestor.until = branch.step
 
     def decided(self, results: list[list[tuple[float, int]]]) -> None:
         for ranked in results:

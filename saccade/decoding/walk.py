@@ -1,4 +1,4 @@
-"""The loop under greedy search, sampling and scoring: every row follows one path and leaves the batch when it ends."""
+"""The loop of greedy search, sampling and scoring: every row follows one path and leaves the batch when it ends."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,7 @@ from saccade.decoding.hypothesis import Hypothesis, read_hypothesis
 from saccade.decoding.stepper import State, Stepper, chosen_log_prob, log_probs_of, select_rows
 
 Choose = Callable[[Tensor, Tensor, int], Tensor]
-"""(log-probabilities (N, V), which rows these are (N,), position) -> the next token of each (N,)."""
+"""(log-probabilities (N, V), the numbers of the rows (N,), position) -> the next token of each (N,)."""
 
 
 @torch.inference_mode()
@@ -27,14 +27,14 @@ def walk(
     if len(begin) == 0:
         return []
     rows = torch.arange(len(begin) * copies)
-    longest = int(constraints.limit.max())
-    tokens = torch.full((len(rows), longest), constraints.pad)
-    log_probs = torch.zeros(len(rows), longest, dtype=torch.float64)
+    most = int(constraints.limit.max())
+    tokens = torch.full((len(rows), most), constraints.pad)
+    log_probs = torch.zeros(len(rows), most, dtype=torch.float64)
     lengths = torch.zeros_like(rows)
 
     token = begin.repeat_interleave(copies)
     state = select_rows(stepper, stepper.start(memory), rows // copies, len(begin), begin.device)
-    for position in range(longest):
+    for position in range(most):
         logits, state = stepper.step(token, state)
         step_log_probs = log_probs_of(logits)
         token = choose(step_log_probs, rows, position)
@@ -48,11 +48,13 @@ def walk(
         log_probs[rows, position] = chosen_log_prob(step_log_probs, token).cpu().double()
         lengths[rows] = position + 1
 
-        going = ((written != constraints.eos) & (position + 1 < constraints.limit[rows // copies])).nonzero().squeeze(1)
-        if len(going) == 0:
+        unfinished = (
+            ((written != constraints.eos) & (position + 1 < constraints.limit[rows // copies])).nonzero().squeeze(1)
+        )
+        if len(unfinished) == 0:
             break
-        state = select_rows(stepper, state, going, len(rows), begin.device)
-        token, rows = token[going.to(token.device)], rows[going]
+        state = select_rows(stepper, state, unfinished, len(rows), begin.device)
+        token, rows = token[unfinished.to(token.device)], rows[unfinished]
 
     return [
         read_hypothesis(row[:length], values[:length], constraints.eos)

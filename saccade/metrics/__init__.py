@@ -1,1 +1,1 @@
-"""How good an answer is: pure functions of answers and truths."""
+"""Scores: pure functions of answers and references."""

@@ -1,4 +1,4 @@
-"""Word alignments from soft attention, and how far they are from what people drew.
+"""Word alignments from soft attention, and their error against gold alignments.
 
 Och and Ney 2003, "A Systematic Comparison of Various Statistical Alignment Models". With the predicted links A, the
 links S that annotators are sure of and the links P that they find possible (S is part of P):
@@ -23,17 +23,17 @@ Links = AbstractSet[Link]
 
 
 def hard_alignment(weights: ArrayLike, threshold: float = 0.0, reverse: ArrayLike | None = None) -> set[Link]:
-    """Link every target word to the source word it looks at most, out of weights (Q, K).
+    """Link every target word to the source word it attends to most, from weights (Q, K).
 
     A word whose largest weight is 0 or below `threshold` stays unlinked. `reverse`, weights (K, Q) of the opposite
-    direction, keeps only links that both directions find: those of a model trained the other way round, or `weights.T`
-    to ask that the two words choose each other.
+    direction, keeps only links that both directions have: from a model trained in the opposite direction, or `weights.T`
+    to require that the two words choose each other.
     """
     array = np.asarray(weights, dtype=np.float64)
     if array.ndim != 2 or array.shape[1] == 0:
         raise UserError(
-            f"An alignment needs weights (targets, sources) of one head, but their shape is {array.shape}: "
-            "take `.averaged().weights[0]` of a map."
+            f"an alignment needs weights (targets, sources) of one head, but their shape is {array.shape}: "
+            "take `.averaged().weights[0]` of a map"
         )
     best = array.argmax(axis=1)
     links = {
@@ -45,7 +45,7 @@ def hard_alignment(weights: ArrayLike, threshold: float = 0.0, reverse: ArrayLik
         return links
     backward = np.asarray(reverse)
     if backward.shape != array.T.shape:
-        raise UserError(f"The reverse weights have shape {backward.shape}; weights {array.shape} need {array.T.shape}.")
+        raise UserError(f"the reverse weights have shape {backward.shape}; weights {array.shape} need {array.T.shape}")
     return links & {(source, target) for target, source in hard_alignment(backward, threshold)}
 
 
@@ -61,8 +61,8 @@ def corpus_alignment_error_rate(
     possible = sure if possible is None else possible
     if not len(predicted) == len(sure) == len(possible):
         raise UserError(
-            f"{len(predicted)} predicted, {len(sure)} sure and {len(possible)} possible alignments were given; "
-            "give one of each per sentence pair."
+            f"{len(predicted)} predicted, {len(sure)} sure and {len(possible)} possible alignments: "
+            "give one of each per sentence pair"
         )
     agreed = total = 0
     for links, certain, allowed in zip(predicted, sure, possible, strict=True):

@@ -1,4 +1,4 @@
-"""How good translations are, by the measures people compare: sacreBLEU with its signature, chrF, exact match, BLEU by length."""
+"""Scores of translations: sacreBLEU with its signature, chrF, exact match, BLEU by length."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -26,7 +26,7 @@ class TranslationScores:
         return replace(self, perplexity=perplexity)
 
     def rows(self) -> list[tuple[str, str]]:
-        """Names and values for people."""
+        """Names and values, formatted."""
         shown = [
             ("sentences", f"{self.sentences:,}"),
             ("BLEU", f"{self.bleu:.2f}"),
@@ -64,7 +64,7 @@ class TranslationScores:
 def score_translations(
     outputs: Sequence[str], references: Sequence[str], lowercase: bool = False, sources: Sequence[str] = ()
 ) -> TranslationScores:
-    """Corpus scores. Groups by source length are given when the sources are."""
+    """Corpus scores; by source length too where there are sources."""
     bleu = BLEU(lowercase=lowercase, effective_order=False)
     score = bleu.corpus_score(list(outputs), [list(references)]).score
     return TranslationScores(

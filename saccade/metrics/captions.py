@@ -1,11 +1,11 @@
-"""How good captions are, by the measures people compare: BLEU-1 to 4 against all references (sacreBLEU), CIDEr-D, exact match.
+"""Scores of captions: BLEU-1 to 4 against all references (sacreBLEU), CIDEr-D, exact match.
 
 Everything is scored in lower case and without punctuation. CIDEr-D (Vedantam 2015) of a caption c against its m references s_j:
 
     CIDEr-D(c) = 10 / (4 m) · Σ_n Σ_j exp(-(|c| - |s_j|)² / 2σ²) · min(g_n(c), g_n(s_j)) · g_n(s_j) / (|g_n(c)| |g_n(s_j)|),    σ = 6
 
-where g_n counts n-grams weighted by log(images / images whose references have the n-gram), over the very images that are scored. METEOR
-is not here: it needs WordNet, and no well-kept implementation goes without.
+where g_n counts n-grams weighted by log(images / images whose references have the n-gram), over the images that are scored. METEOR
+is missing: it needs WordNet.
 """
 
 import math
@@ -20,7 +20,7 @@ from sacrebleu.metrics.bleu import BLEU
 from saccade.data.captions.files import plain
 
 _ORDERS = (1, 2, 3, 4)
-_SPREAD = 6.0  # words by which a caption may be longer or shorter before CIDEr-D minds
+_SPREAD = 6.0  # σ of CIDEr-D, in words
 
 Gram = tuple[str, ...]
 Weights = list[dict[Gram, float]]  # for each length of an n-gram
@@ -34,12 +34,12 @@ class CaptionScores:
     exact: float  # percent that are one of their references, word for word
     signature: str  # of BLEU-4
     perplexity: float | None = None
-    pointing: float | None = None  # percent of named objects whose place got the largest weight
-    mass: float | None = None  # percent of the weight that lay on the named object
-    chance: float | None = None  # percent of `pointing` that a look at any cell would get
+    pointing: float | None = None  # percent of named objects whose region got the largest weight
+    mass: float | None = None  # percent of the weight on the named object
+    chance: float | None = None  # percent of `pointing` by a random cell
 
     def rows(self) -> list[tuple[str, str]]:
-        """Names and values for people."""
+        """Names and values, formatted."""
         shown = [("images", f"{self.images:,}")]
         shown += [(f"BLEU-{order}", f"{value:.2f}") for order, value in zip(_ORDERS, self.bleu, strict=True)]
         shown += [("CIDEr-D", f"{self.cider:.3f}"), ("exact", f"{self.exact:.1f} %")]
@@ -70,11 +70,11 @@ def score_captions(outputs: Sequence[str], references: Sequence[Sequence[str]]) 
     truths = [[plain(reference) for reference in own] for own in references]
     bleus = [BLEU(max_ngram_order=order, tokenize="none", lowercase=True, force=True) for order in _ORDERS]
     streams = [list(stream) for stream in zip_longest(*truths, fillvalue="")]  # sacreBLEU leaves empty references out
-    found = tuple(bleu.corpus_score(captions, streams).score for bleu in bleus)
+    scores = tuple(bleu.corpus_score(captions, streams).score for bleu in bleus)
     exact = sum(caption in own for caption, own in zip(captions, truths, strict=True))
     return CaptionScores(
         images=len(captions),
-        bleu=found,
+        bleu=scores,
         cider=cider_d(captions, truths),
         exact=100 * exact / max(len(captions), 1),
         signature=str(bleus[-1].get_signature()),
@@ -84,14 +84,14 @@ def score_captions(outputs: Sequence[str], references: Sequence[Sequence[str]]) 
 def cider_d(captions: Sequence[str], references: Sequence[Sequence[str]]) -> float:
     """The mean over images of CIDEr-D, from 0 to 10."""
     counts = [[_grams(reference) for reference in own] for own in references]
-    holders = Counter(gram for own in counts for gram in {gram for each in own for gram in each})
+    holders = Counter(gram for own in counts for gram in {gram for reference in own for gram in reference})
     most = math.log(max(len(references), 1))
     rarity = {gram: most - math.log(count) for gram, count in holders.items()}
     total = 0.0
     for caption, own in zip(captions, counts, strict=True):
         weighted = _weighted(_grams(caption), rarity, most)
         likeness = sum(
-            _likeness(weighted, _weighted(each, rarity, most), _words(caption) - n) for each, n in _sized(own)
+            _likeness(weighted, _weighted(reference, rarity, most), _words(caption) - n) for reference, n in _sized(own)
         )
         total += 10 * likeness / max(len(own), 1)
     return total / max(len(captions), 1)
@@ -107,8 +107,8 @@ def _words(text: str) -> int:
 
 
 def _sized(own: Sequence[Counter[Gram]]) -> list[tuple[Counter[Gram], int]]:
-    """Each with how many words it has."""
-    return [(each, sum(count for gram, count in each.items() if len(gram) == 1)) for each in own]
+    """Each reference with its number of words."""
+    return [(grams, sum(count for gram, count in grams.items() if len(gram) == 1)) for grams in own]
 
 
 def _weighted(counts: Counter[Gram], rarity: dict[Gram, float], unseen: float) -> Weights:

@@ -1,6 +1,6 @@
-"""How good a classifier is: accuracy, top-5, F1 of every class, and who is taken for whom.
+"""Scores of a classifier: accuracy, top-5, F1 of every class, and the confusion matrix.
 
-Of a class: precision is the share of what was called it that was it, recall the share of what was it that was called it, and
+Of a class: precision is the share of correct ones among the predictions of the class, recall among the images of the class, and
 F1 = 2 · precision · recall / (precision + recall). The class mean of F1 ("macro") counts rare classes as much as frequent ones; a class
 that neither occurs nor is ever predicted is left out of it, as in scikit-learn.
 """
@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Mistake:
-    number: int  # among the images that were judged
+    number: int  # among the images that were evaluated
     name: str  # of its file
     truth: str
     taken_for: str
-    probability: float  # of what it was taken for
-    of_truth: float  # the probability of what it was
+    probability: float  # of the prediction
+    of_truth: float  # the probability of the true class
 
 
 @dataclass(frozen=True)
@@ -33,16 +33,16 @@ class ClassScores:
     top5: float | None  # percent; only where there are more than five classes
     classes: tuple[str, ...]
     confusion: tuple[tuple[int, ...], ...]  # [truth][prediction]: how many images
-    mistakes: tuple[Mistake, ...]  # the surest first
+    mistakes: tuple[Mistake, ...]  # most confident first
     left_out: int = 0  # images that could not be read
-    paths: int = 1  # drawn for each image by a network that glimpses; 1 is the likeliest one
+    paths: int = 1  # sampled for each image by a glimpse network; 1: the most probable path
 
     @property
     def error(self) -> float:
         return 100 - self.accuracy
 
     def rows(self) -> list[tuple[str, str]]:
-        """Names and values for people."""
+        """Names and values, formatted."""
         shown = [
             ("images", f"{self.images:,}"),
             ("accuracy", f"{self.accuracy:.2f} %"),
@@ -68,7 +68,7 @@ class ClassScores:
 
     def by_class(self) -> list[tuple[str, int, float, float, float]]:
         """Each class with its images, precision, recall and F1 (percent)."""
-        precision, recall, f1 = (100 * each for each in _precision_recall_f1(np.array(self.confusion)))
+        precision, recall, f1 = (100 * share for share in _precision_recall_f1(np.array(self.confusion)))
         counts = np.array(self.confusion).sum(1)
         return [
             (name, int(counts[row]), float(precision[row]), float(recall[row]), float(f1[row]))
@@ -86,10 +86,10 @@ class ClassScores:
     def mistake_lines(self) -> list[str]:
         """Every mistake, tab-separated under a line of headings; `saccade look RUN test:7` draws number 7 of a run's test set."""
         lines = ["number\tfile\ttruth\ttaken for\tprobability\tof the truth"]
-        for each in self.mistakes:
-            words = (re.sub(r"[\t\r\n]", " ", text) for text in (each.name, each.truth, each.taken_for))
-            shares = (f"{share:.4f}" for share in (each.probability, each.of_truth))
-            lines.append("\t".join([str(each.number), *words, *shares]))
+        for mistake in self.mistakes:
+            words = (re.sub(r"[\t\r\n]", " ", text) for text in (mistake.name, mistake.truth, mistake.taken_for))
+            shares = (f"{share:.4f}" for share in (mistake.probability, mistake.of_truth))
+            lines.append("\t".join([str(mistake.number), *words, *shares]))
         return lines
 
     def compared(self) -> dict[str, float]:
@@ -125,15 +125,15 @@ def score_classes(
     predicted = log_probabilities.argmax(1)
     confusion = np.bincount(truth * count + predicted, minlength=count * count).reshape(count, count)
     own = log_probabilities[np.arange(len(truth)), truth]
-    # The rank of the truth: how many classes are likelier. On a tie the truth is not given the benefit of the doubt.
+    # The rank of the truth: how many classes are likelier. A tie counts against the truth.
     likelier = (log_probabilities >= own[:, None]).sum(1) - 1
     f1 = _precision_recall_f1(confusion)[2]
-    seen = (confusion.sum(0) + confusion.sum(1)) > 0
+    occurs = (confusion.sum(0) + confusion.sum(1)) > 0
     return ClassScores(
         images=len(truth),
         accuracy=100 * float(np.mean(predicted == truth)),
         cross_entropy=-float(own.mean(dtype=np.float64)),
-        f1=100 * float(f1[seen].mean()),
+        f1=100 * float(f1[occurs].mean()),
         top5=100 * float(np.mean(likelier < 5)) if count > 5 else None,
         classes=tuple(classes),
         confusion=tuple(tuple(int(number) for number in row) for row in confusion),
@@ -164,7 +164,7 @@ def _mistakes(
 
 
 def _precision_recall_f1(confusion: NDArray[np.integer[Any]]) -> tuple[NDArray[np.float64], ...]:
-    """Of each class, between 0 and 1; 0 where nothing can be divided."""
+    """Of each class, between 0 and 1; 0 where the denominator is 0."""
     right = np.diag(confusion).astype(np.float64)
     predicted, true = confusion.sum(0), confusion.sum(1)
 

@@ -1,8 +1,8 @@
-"""Does a word look at what it names? Where the objects of an image are known, attention can be scored like an answer.
+"""Does a word attend to what it names? Where the objects of an image are known, attention can be scored.
 
     pointing   share of the named objects for which the cell of the largest weight touches the object's box
-    mass       weight that lies on the object: Σ_cells weight · share of the cell inside of the box
-    chance     share of the cells that touch the box: what pointing would be if any cell were looked at
+    mass       weight that lies on the object: Σ_cells weight · share of the cell inside the box
+    chance     share of the cells that touch the box: the pointing of a random cell
 
 Axis legend: T words, K cells.
 """
@@ -37,22 +37,22 @@ def pointed(weights: NDArray[Any], regions: Iterable[Sequence[float]], rows: int
     boxes: dict[int, list[Box]] = {}
     for word, top, left, bottom, right in regions:
         boxes.setdefault(int(word), []).append((top, left, bottom, right))
-    found = []
+    scores = []
     for word, own in boxes.items():
         inside = covered(own, rows, columns)
-        found.append(
+        scores.append(
             Pointed(bool(inside[weights[word].argmax()] > 0), float(weights[word] @ inside), float((inside > 0).mean()))
         )
-    return found
+    return scores
 
 
-def together(found: Sequence[Pointed]) -> Pointing:
-    hits, masses, chances = (100 * float(np.mean(column)) for column in zip(*found, strict=True))
+def together(scores: Sequence[Pointed]) -> Pointing:
+    hits, masses, chances = (100 * float(np.mean(column)) for column in zip(*scores, strict=True))
     return Pointing(hits, masses, chances)
 
 
 def covered(boxes: Sequence[Box], rows: int, columns: int) -> NDArray[np.float64]:
-    """The share of each cell (K,) that lies inside of a box; boxes are taken not to overlap."""
+    """The share of each cell (K,) inside a box; boxes must not overlap."""
     inside = np.zeros((rows, columns))
     for top, left, bottom, right in boxes:
         inside += np.outer(_along(top, bottom, rows), _along(left, right, columns))

@@ -17,7 +17,7 @@ LONGEST = 16
 
 
 class MarianStepper:
-    """Runs the decoder anew over the whole beginning at each step; the state is the beginning and what it attends to."""
+    """Runs the decoder again over the whole prefix at each step; the state is the prefix and what it attends to."""
 
     def __init__(self, model: MarianMTModel) -> None:
         self.model = model
@@ -109,12 +109,14 @@ def read(sequence: list[int]) -> tuple[list[int], bool]:
 def test_greedy_search_writes_what_generate_writes(model, sources, inputs):
     theirs = generate(model, sources, beams=1, returned=1)
     ours = greedy_search(*inputs, eos=EOS, pad=PAD, max_length=LONGEST)
-    assert [(each.tokens, each.finished) for each in ours] == [read(row) for row in theirs.sequences.tolist()]
-    assert sum(each.finished for each in ours) > 9
-    assert len({tuple(each.tokens) for each in ours}) > 9
+    assert [(hypothesis.tokens, hypothesis.finished) for hypothesis in ours] == [
+        read(row) for row in theirs.sequences.tolist()
+    ]
+    assert sum(hypothesis.finished for hypothesis in ours) > 9
+    assert len({tuple(hypothesis.tokens) for hypothesis in ours}) > 9
     steps = model.compute_transition_scores(theirs.sequences, theirs.logits, normalize_logits=True)
-    for each, row in zip(ours, steps.tolist(), strict=True):
-        assert each.token_log_probs == pytest.approx(row[: len(each.token_log_probs)], abs=1e-4)
+    for hypothesis, row in zip(ours, steps.tolist(), strict=True):
+        assert hypothesis.token_log_probs == pytest.approx(row[: len(hypothesis.token_log_probs)], abs=1e-4)
 
 
 @pytest.mark.parametrize("size", [2, 4])
@@ -129,8 +131,10 @@ def test_beam_search_finds_what_generate_finds(model, sources, inputs, size):
         if not all(finished for _, finished in expected):
             continue
         compared += 1
-        assert [(each.tokens, each.finished) for each in outputs] == expected
-        assert [each.score for each in outputs] == pytest.approx(scores[number * size : (number + 1) * size], abs=1e-4)
+        assert [(hypothesis.tokens, hypothesis.finished) for hypothesis in outputs] == expected
+        assert [hypothesis.score for hypothesis in outputs] == pytest.approx(
+            scores[number * size : (number + 1) * size], abs=1e-4
+        )
     assert compared > 20
 
 
@@ -151,10 +155,10 @@ def test_scoring_equals_teacher_forcing_in_one_forward_pass(model, sources, inpu
     shifted = torch.cat([torch.full((48, 1), PAD), targets], 1)
     with torch.no_grad():
         log_probs = model(**sources, decoder_input_ids=shifted).logits.log_softmax(-1)
-    for row, (each, length) in enumerate(zip(scored, lengths.tolist(), strict=True)):
+    for row, (hypothesis, length) in enumerate(zip(scored, lengths.tolist(), strict=True)):
         labels = [*targets[row, :length].tolist(), EOS]
         expected = [log_probs[row, at, label].item() for at, label in enumerate(labels)]
-        assert each.token_log_probs == pytest.approx(expected, abs=1e-4)
+        assert hypothesis.token_log_probs == pytest.approx(expected, abs=1e-4)
 
 
 def test_a_batch_of_real_decoders_gives_what_single_sentences_give(inputs):
@@ -166,4 +170,4 @@ def test_a_batch_of_real_decoders_gives_what_single_sentences_give(inputs):
         [alone] = beam_search(
             stepper, (hidden[one], visible[one]), begin[one], config, eos=EOS, pad=PAD, max_length=LONGEST
         )
-        assert [each.tokens for each in alone] == [each.tokens for each in together[row]]
+        assert [hypothesis.tokens for hypothesis in alone] == [hypothesis.tokens for hypothesis in together[row]]

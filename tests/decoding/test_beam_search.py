@@ -11,11 +11,10 @@ def gnmt(log_prob: float, length: int, alpha: float) -> float:
     return log_prob / ((5 + length) / 6) ** alpha
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0, -1.0])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("alpha", "seed"), [(0.0, 0), (0.6, 1), (2.0, 2), (-1.0, 3)])
 def test_a_wide_beam_finds_what_exhaustive_search_finds(table_stepper, seed, alpha):
     stepper = table_stepper(seed, vocabulary=4)
-    found = beam_search(
+    hypotheses = beam_search(
         *stepper.inputs(0, 1),
         BeamConfig(size=80, best=8, length_penalty=alpha, further=None),
         max_length=5,
@@ -25,11 +24,11 @@ def test_a_wide_beam_finds_what_exhaustive_search_finds(table_stepper, seed, alp
         outputs = stepper.everything(source, max_length=5)
         scores = {tokens: gnmt(log_prob, len(tokens) + 1, alpha) for tokens, log_prob in outputs.items()}
         expected = sorted(scores, key=scores.__getitem__, reverse=True)[:8]
-        assert [tuple(each.tokens) for each in found[source]] == expected
-        for each in found[source]:
-            assert each.finished
-            assert each.score == pytest.approx(scores[tuple(each.tokens)], abs=1e-5)
-            assert each.log_prob == pytest.approx(outputs[tuple(each.tokens)], abs=1e-5)
+        assert [tuple(hypothesis.tokens) for hypothesis in hypotheses[source]] == expected
+        for hypothesis in hypotheses[source]:
+            assert hypothesis.finished
+            assert hypothesis.score == pytest.approx(scores[tuple(hypothesis.tokens)], abs=1e-5)
+            assert hypothesis.log_prob == pytest.approx(outputs[tuple(hypothesis.tokens)], abs=1e-5)
 
 
 @pytest.mark.parametrize(("again", "alpha", "winner"), [(0.9, 0.0, 0), (0.9, 3.0, 19), (0.0, -1.0, 1)])
@@ -51,8 +50,8 @@ def test_an_output_that_overtakes_later_is_waited_for(table_stepper, again, alph
     assert best.score == pytest.approx(scores[winner], abs=1e-5)
 
 
-@pytest.mark.parametrize(("further", "found"), [(1, 0), (18, 19), (19, 19), (None, 19)])
-def test_an_output_must_overtake_within_the_tokens_it_is_given(table_stepper, further, found):
+@pytest.mark.parametrize(("further", "length"), [(1, 0), (18, 19), (19, 19), (None, 19)])
+def test_an_output_must_overtake_within_the_tokens_it_is_given(table_stepper, further, length):
     """ "3" nineteen times ties with nothing before the twentieth token, and only a search that looks so far ahead waits for it."""
     stepper = table_stepper(vocabulary=5)
     stepper.table[:] = -torch.inf
@@ -62,7 +61,7 @@ def test_an_output_must_overtake_within_the_tokens_it_is_given(table_stepper, fu
     stepper.table[0, :, 3, stepper.eos] = math.log(0.1)
     config = BeamConfig(size=4, length_penalty=3.0, further=further)
     [[best]] = beam_search(*stepper.inputs(0), config, max_length=20, **stepper.special)
-    assert len(best.tokens) == found
+    assert len(best.tokens) == length
 
 
 def test_a_beam_of_one_is_greedy_search(table_stepper):
@@ -78,8 +77,8 @@ def test_a_wider_beam_finds_outputs_at_least_as_probable_on_the_whole(table_step
     stepper = table_stepper(5, vocabulary=12)
     means = []
     for size in (1, 3, 30):
-        found = beam_search(*stepper.inputs(*range(60)), BeamConfig(size=size), max_length=20, **stepper.special)
-        means.append(sum(best.log_prob for [best] in found) / len(found))
+        hypotheses = beam_search(*stepper.inputs(*range(60)), BeamConfig(size=size), max_length=20, **stepper.special)
+        means.append(sum(best.log_prob for [best] in hypotheses) / len(hypotheses))
     assert means == sorted(means)
     assert means[0] < means[-1]
 
@@ -87,47 +86,55 @@ def test_a_wider_beam_finds_outputs_at_least_as_probable_on_the_whole(table_step
 def test_log_probabilities_add_up_and_equal_those_of_scoring(table_stepper):
     stepper = table_stepper(8)
     config = BeamConfig(size=6, best=6, length_penalty=0.6)
-    for source, found in enumerate(beam_search(*stepper.inputs(0, 1, 2), config, max_length=30, **stepper.special)):
-        assert [each.score for each in found] == sorted((each.score for each in found), reverse=True)
-        for each in found:
-            assert each.finished
-            assert each.log_prob == sum(each.token_log_probs)
-            assert len(each.token_log_probs) == len(each.tokens) + 1
-            targets, lengths = torch.tensor([[*each.tokens, 0]]), torch.tensor([len(each.tokens)])
+    for source, hypotheses in enumerate(
+        beam_search(*stepper.inputs(0, 1, 2), config, max_length=30, **stepper.special)
+    ):
+        assert [hypothesis.score for hypothesis in hypotheses] == sorted(
+            (hypothesis.score for hypothesis in hypotheses), reverse=True
+        )
+        for hypothesis in hypotheses:
+            assert hypothesis.finished
+            assert hypothesis.log_prob == sum(hypothesis.token_log_probs)
+            assert len(hypothesis.token_log_probs) == len(hypothesis.tokens) + 1
+            targets, lengths = torch.tensor([[*hypothesis.tokens, 0]]), torch.tensor([len(hypothesis.tokens)])
             [scored] = score_targets(*stepper.inputs(source), targets, lengths, eos=stepper.eos)
-            assert scored.token_log_probs == each.token_log_probs
+            assert scored.token_log_probs == hypothesis.token_log_probs
 
 
 def test_a_model_that_never_ends_gives_unfinished_outputs_of_the_full_length(table_stepper):
     stepper = table_stepper(1).without_eos()
     config = BeamConfig(size=4, best=3, length_penalty=1.0)
-    found = beam_search(*stepper.inputs(0, 1), config, max_length=torch.tensor([7, 2]), **stepper.special)
-    for length, outputs in zip([7, 2], found, strict=True):
-        assert [len(each.tokens) for each in outputs] == [length] * 3
-        assert not any(each.finished for each in outputs)
-        assert len({tuple(each.tokens) for each in outputs}) == 3
+    hypotheses = beam_search(*stepper.inputs(0, 1), config, max_length=torch.tensor([7, 2]), **stepper.special)
+    for length, outputs in zip([7, 2], hypotheses, strict=True):
+        assert [len(hypothesis.tokens) for hypothesis in outputs] == [length] * 3
+        assert not any(hypothesis.finished for hypothesis in outputs)
+        assert len({tuple(hypothesis.tokens) for hypothesis in outputs}) == 3
         assert outputs[0].score == pytest.approx(gnmt(outputs[0].log_prob, length, 1.0))
         assert outputs[0].score >= outputs[1].score >= outputs[2].score
 
 
 def test_finished_outputs_rank_before_unfinished_ones(table_stepper):
     stepper = table_stepper(2, vocabulary=4)
-    [found] = beam_search(*stepper.inputs(0), BeamConfig(size=16, best=16), max_length=3, **stepper.special)
-    flags = [each.finished for each in found]
+    [hypotheses] = beam_search(*stepper.inputs(0), BeamConfig(size=16, best=16), max_length=3, **stepper.special)
+    flags = [hypothesis.finished for hypothesis in hypotheses]
     assert flags == sorted(flags, reverse=True)
-    assert {tuple(each.tokens) for each in found if each.finished} == set(stepper.everything(0, max_length=3))
-    unfinished = [each for each in found if not each.finished]
-    assert {len(each.tokens) for each in unfinished} == {3}
+    assert {tuple(hypothesis.tokens) for hypothesis in hypotheses if hypothesis.finished} == set(
+        stepper.everything(0, max_length=3)
+    )
+    unfinished = [hypothesis for hypothesis in hypotheses if not hypothesis.finished]
+    assert {len(hypothesis.tokens) for hypothesis in unfinished} == {3}
     assert len(unfinished) == 8  # all of them: two tokens that are neither pad nor eos, three places
-    assert max(each.log_prob for each in unfinished) > min(each.log_prob for each in found if each.finished)
+    assert max(hypothesis.log_prob for hypothesis in unfinished) > min(
+        hypothesis.log_prob for hypothesis in hypotheses if hypothesis.finished
+    )
 
 
 def test_eos_at_once_gives_an_empty_output(table_stepper):
     stepper = table_stepper(4).only_eos(source=0)
-    found = beam_search(*stepper.inputs(0, 1), BeamConfig(size=3, best=2), max_length=5, **stepper.special)
-    [only] = found[0]
+    hypotheses = beam_search(*stepper.inputs(0, 1), BeamConfig(size=3, best=2), max_length=5, **stepper.special)
+    [only] = hypotheses[0]
     assert (only.tokens, only.log_prob, only.score, only.finished, only.token_log_probs) == ([], 0.0, 0.0, True, [0.0])
-    assert len(found[1]) == 2
+    assert len(hypotheses[1]) == 2
 
 
 def test_pad_is_never_written_however_probable(table_stepper):
@@ -135,15 +142,18 @@ def test_pad_is_never_written_however_probable(table_stepper):
     stepper.table[..., stepper.pad] = 20.0
     for outputs in beam_search(*stepper.inputs(0, 1, 2), BeamConfig(size=4, best=4), max_length=4, **stepper.special):
         assert len(outputs) == 4
-        assert all(stepper.pad not in each.tokens for each in outputs)
+        assert all(stepper.pad not in hypothesis.tokens for hypothesis in outputs)
 
 
 def test_pad_and_eos_take_no_place_from_the_outputs_that_go_on(table_stepper):
     stepper = table_stepper(6)
     stepper.table[0, 0, stepper.begin] = torch.tensor([9.0, -9.0, 8.0, 5.0, 4.0, 3.0])
     stepper.table[0, 1, :, stepper.eos] = torch.tensor([-9.0, -9.0, -9.0, -9.0, -9.0, 9.0])
-    [found] = beam_search(*stepper.inputs(0), BeamConfig(size=3, best=3), max_length=2, **stepper.special)
-    assert [each.tokens for each in found if each.finished] == [[], [5]]  # 5 comes last of the three that go on
+    [hypotheses] = beam_search(*stepper.inputs(0), BeamConfig(size=3, best=3), max_length=2, **stepper.special)
+    assert [hypothesis.tokens for hypothesis in hypotheses if hypothesis.finished] == [
+        [],
+        [5],
+    ]  # 5 comes last of the three that go on
     assert stepper.steps == [1, 3]
 
 
@@ -180,24 +190,24 @@ def covering(covering_stepper):
 def test_the_coverage_penalty_is_the_one_computed_by_hand(covering_stepper, weight, winner):
     stepper = covering(covering_stepper)
     config = BeamConfig(size=2, best=2, coverage_penalty=weight, length_penalty=1.0)
-    [found] = beam_search(*stepper.inputs(0), config, max_length=4, **stepper.special)
+    [hypotheses] = beam_search(*stepper.inputs(0), config, max_length=4, **stepper.special)
     expected = {
         3: math.log(0.6) / (7 / 6) + weight * math.log(0.5),  # covered 1 and .5
         4: math.log(0.4) / (7 / 6) + weight * math.log(0.75),  # covered .75 and 1.25
     }
-    assert found[0].tokens == [winner]
-    for each in found:
-        assert each.score == pytest.approx(expected[each.tokens[0]], abs=1e-6)
+    assert hypotheses[0].tokens == [winner]
+    for hypothesis in hypotheses:
+        assert hypothesis.score == pytest.approx(expected[hypothesis.tokens[0]], abs=1e-6)
 
 
 def test_a_position_never_attended_to_keeps_the_score_finite(covering_stepper):
     stepper = covering(covering_stepper)
     stepper.attention[:, 1] = 0
-    [found] = beam_search(
+    [hypotheses] = beam_search(
         *stepper.inputs(0), BeamConfig(size=2, best=2, coverage_penalty=0.2), max_length=4, **stepper.special
     )
-    assert len(found) == 2
-    assert all(math.isfinite(each.score) for each in found)
+    assert len(hypotheses) == 2
+    assert all(math.isfinite(hypothesis.score) for hypothesis in hypotheses)
 
 
 def test_a_coverage_penalty_needs_a_stepper_that_tracks_coverage(table_stepper):

@@ -7,39 +7,43 @@ from saccade.errors import ConfigError
 
 def test_greedy_search_takes_the_most_probable_token_at_every_step(table_stepper):
     stepper = table_stepper(0)
-    found = greedy_search(*stepper.inputs(*range(20)), max_length=6, **stepper.special)
-    assert {each.finished for each in found} == {True, False}
-    for source, each in enumerate(found):
+    hypotheses = greedy_search(*stepper.inputs(*range(20)), max_length=6, **stepper.special)
+    assert {hypothesis.finished for hypothesis in hypotheses} == {True, False}
+    for source, hypothesis in enumerate(hypotheses):
         last, written = stepper.begin, []
         while len(written) < 6 and last != stepper.eos:
             choices = [token for token in range(6) if token != stepper.pad]
             last = max(choices, key=lambda token: stepper.log_prob(source, len(written), last, token))
             written.append(last)
-        assert each.tokens == [token for token in written if token != stepper.eos]
-        assert each.finished == (stepper.eos in written)
-        assert each.score == each.log_prob == pytest.approx(stepper.log_prob_of(source, tuple(written)), abs=1e-5)
-        assert len(each.token_log_probs) == len(written)
+        assert hypothesis.tokens == [token for token in written if token != stepper.eos]
+        assert hypothesis.finished == (stepper.eos in written)
+        assert (
+            hypothesis.score
+            == hypothesis.log_prob
+            == pytest.approx(stepper.log_prob_of(source, tuple(written)), abs=1e-5)
+        )
+        assert len(hypothesis.token_log_probs) == len(written)
 
 
 def test_eos_at_once_gives_an_empty_greedy_output(table_stepper):
     stepper = table_stepper(4).only_eos(source=0)
-    [found] = greedy_search(*stepper.inputs(0), max_length=5, **stepper.special)
-    assert (found.tokens, found.log_prob, found.finished) == ([], 0.0, True)
+    [hypotheses] = greedy_search(*stepper.inputs(0), max_length=5, **stepper.special)
+    assert (hypotheses.tokens, hypotheses.log_prob, hypotheses.finished) == ([], 0.0, True)
 
 
 def test_each_sentence_has_its_own_limit_and_leaves_when_it_is_done(table_stepper):
     stepper = table_stepper(1).without_eos()
-    found = greedy_search(*stepper.inputs(0, 1, 2), max_length=torch.tensor([3, 1, 5]), **stepper.special)
-    assert [len(each.tokens) for each in found] == [3, 1, 5]
-    assert not any(each.finished for each in found)
+    hypotheses = greedy_search(*stepper.inputs(0, 1, 2), max_length=torch.tensor([3, 1, 5]), **stepper.special)
+    assert [len(hypothesis.tokens) for hypothesis in hypotheses] == [3, 1, 5]
+    assert not any(hypothesis.finished for hypothesis in hypotheses)
     assert stepper.steps == [3, 2, 2, 1, 1]
 
 
 def test_pad_is_never_written_by_greedy_search(table_stepper):
     stepper = table_stepper(6)
     stepper.table[..., stepper.pad] = 20.0
-    found = greedy_search(*stepper.inputs(*range(9)), max_length=5, **stepper.special)
-    assert all(stepper.pad not in each.tokens for each in found)
+    hypotheses = greedy_search(*stepper.inputs(*range(9)), max_length=5, **stepper.special)
+    assert all(stepper.pad not in hypothesis.tokens for hypothesis in hypotheses)
 
 
 @pytest.mark.parametrize("max_length", [0, torch.tensor([4, -1])])
@@ -65,13 +69,13 @@ def test_scoring_gives_the_log_probability_of_every_token_and_the_end(table_step
     targets = [[3, 4, 5], [], [5, 5]]
     padded = torch.tensor([[*target, *[stepper.pad] * (3 - len(target))] for target in targets])
     scored = score_targets(*stepper.inputs(0, 1, 2), padded, torch.tensor([3, 0, 2]), eos=stepper.eos)
-    for source, (target, each) in enumerate(zip(targets, scored, strict=True)):
+    for source, (target, hypothesis) in enumerate(zip(targets, scored, strict=True)):
         path = [stepper.begin, *target, stepper.eos]
         expected = [stepper.log_prob(source, at, path[at], path[at + 1]) for at in range(len(path) - 1)]
-        assert each.tokens == target
-        assert each.finished
-        assert each.token_log_probs == pytest.approx(expected, abs=1e-5)
-        assert each.score == each.log_prob == sum(each.token_log_probs)
+        assert hypothesis.tokens == target
+        assert hypothesis.finished
+        assert hypothesis.token_log_probs == pytest.approx(expected, abs=1e-5)
+        assert hypothesis.score == hypothesis.log_prob == sum(hypothesis.token_log_probs)
 
 
 def test_a_target_that_the_model_rules_out_gets_a_finite_score(table_stepper):
@@ -82,5 +86,5 @@ def test_a_target_that_the_model_rules_out_gets_a_finite_score(table_stepper):
 
 def test_a_target_with_eos_inside_is_refused(table_stepper):
     stepper = table_stepper(2)
-    with pytest.raises(ConfigError, match="before its end"):
+    with pytest.raises(ConfigError, match="contains eos"):
         score_targets(*stepper.inputs(0), torch.tensor([[3, stepper.eos]]), torch.tensor([2]), eos=stepper.eos)

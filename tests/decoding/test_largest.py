@@ -1,4 +1,4 @@
-"""The largest of many numbers are those that torch finds."""
+"""The faster topk gives what torch.topk gives."""
 
 import pytest
 import torch
@@ -6,20 +6,19 @@ import torch
 from saccade.decoding.largest import largest
 
 
-@pytest.mark.parametrize("vocabulary", [3, 64, 500, 2560, 2561, 8000, 8063])
-@pytest.mark.parametrize("count", [1, 2, 7])
-@pytest.mark.parametrize("seed", range(3))
-def test_it_finds_what_topk_finds(vocabulary, count, seed):
-    generator = torch.Generator().manual_seed(seed)
+@pytest.mark.parametrize("vocabulary", [3, 500, 2560, 2561, 8063])
+@pytest.mark.parametrize("count", [1, 7])
+def test_it_gives_what_topk_gives(vocabulary, count):
+    generator = torch.Generator().manual_seed(1)
     values = torch.stack(
         [torch.randperm(vocabulary, generator=generator) for _ in range(6)]
     ).float()  # no two are equal
-    found, expected = largest(values, count), values.topk(min(count, vocabulary))
-    assert torch.equal(found[0], expected.values)
-    assert torch.equal(found[1], expected.indices)
+    result, expected = largest(values, count), values.topk(min(count, vocabulary))
+    assert torch.equal(result[0], expected.values)
+    assert torch.equal(result[1], expected.indices)
 
 
-def test_equal_numbers_are_found_once_each():
+def test_equal_numbers_are_returned_once():
     values = torch.zeros(2, 4000)
     values[0, -3:] = -torch.inf
     values[1] = -torch.inf

@@ -12,12 +12,18 @@ def one_prefix(*tokens: int) -> Prefix:
 @pytest.mark.parametrize("alpha", [0.0, 1.0])
 def test_a_wide_beam_finds_the_best_of_all_outputs_that_begin_with_the_prefix(table_stepper, alpha):
     stepper = table_stepper(5, vocabulary=5)
-    outputs = {tokens: each for tokens, each in stepper.everything(0, max_length=5).items() if tokens[:2] == (3, 4)}
-    scores = {tokens: each / ((5 + len(tokens) + 1) / 6) ** alpha for tokens, each in outputs.items()}
+    outputs = {
+        tokens: log_prob for tokens, log_prob in stepper.everything(0, max_length=5).items() if tokens[:2] == (3, 4)
+    }
+    scores = {tokens: log_prob / ((5 + len(tokens) + 1) / 6) ** alpha for tokens, log_prob in outputs.items()}
     config = BeamConfig(size=100, best=5, length_penalty=alpha)
-    [found] = beam_search(*stepper.inputs(0), config, max_length=5, prefix=one_prefix(3, 4), **stepper.special)
-    assert [tuple(each.tokens) for each in found] == sorted(scores, key=scores.__getitem__, reverse=True)[:5]
-    assert [each.score for each in found] == pytest.approx(sorted(scores.values(), reverse=True)[:5], abs=1e-5)
+    [hypotheses] = beam_search(*stepper.inputs(0), config, max_length=5, prefix=one_prefix(3, 4), **stepper.special)
+    assert [tuple(hypothesis.tokens) for hypothesis in hypotheses] == sorted(
+        scores, key=scores.__getitem__, reverse=True
+    )[:5]
+    assert [hypothesis.score for hypothesis in hypotheses] == pytest.approx(
+        sorted(scores.values(), reverse=True)[:5], abs=1e-5
+    )
 
 
 def test_forcing_what_would_be_found_anyway_changes_nothing(table_stepper):
@@ -25,16 +31,16 @@ def test_forcing_what_would_be_found_anyway_changes_nothing(table_stepper):
     inputs = stepper.inputs(*range(20))
     greedy = greedy_search(*inputs, max_length=8, **stepper.special)
     beam = beam_search(*inputs, BeamConfig(size=4), max_length=8, **stepper.special)
-    for found, again in ((greedy, greedy_search), ([best for [best] in beam], None)):
-        lengths = torch.tensor([len(each.tokens) // 2 for each in found])
-        tokens = torch.tensor([(each.tokens + [stepper.pad] * 8)[:8] for each in found])
+    for hypotheses, again in ((greedy, greedy_search), ([best for [best] in beam], None)):
+        lengths = torch.tensor([len(hypothesis.tokens) // 2 for hypothesis in hypotheses])
+        tokens = torch.tensor([(hypothesis.tokens + [stepper.pad] * 8)[:8] for hypothesis in hypotheses])
         prefix = Prefix(tokens, lengths)
         if again:
-            assert greedy_search(*inputs, max_length=8, prefix=prefix, **stepper.special) == found
+            assert greedy_search(*inputs, max_length=8, prefix=prefix, **stepper.special) == hypotheses
             continue
         forced = beam_search(*inputs, BeamConfig(size=4), max_length=8, prefix=prefix, **stepper.special)
         # With its beginning given, the beam can only do as well or better.
-        assert all(best.score >= free.score for [best], free in zip(forced, found, strict=True) if free.finished)
+        assert all(best.score >= free.score for [best], free in zip(forced, hypotheses, strict=True) if free.finished)
 
 
 def test_scores_include_the_prefix_as_scoring_does(table_stepper):
@@ -43,14 +49,14 @@ def test_scores_include_the_prefix_as_scoring_does(table_stepper):
     inputs = stepper.inputs(0, 1, 2)
     by_beam = beam_search(*inputs, BeamConfig(size=3), max_length=9, prefix=prefix, **stepper.special)
     by_chance = sample(*inputs, SamplingConfig(), max_length=30, seed=4, prefix=prefix, **stepper.special)
-    greedy = [[each] for each in greedy_search(*inputs, max_length=9, prefix=prefix, **stepper.special)]
-    for found in (by_beam, by_chance, greedy):
-        for source, ([each], start) in enumerate(zip(found, [[5, 5, 5], [3], []], strict=True)):
-            assert each.tokens[: len(start)] == start
-            targets, lengths = torch.tensor([[*each.tokens, 0]]), torch.tensor([len(each.tokens)])
+    greedy = [[hypothesis] for hypothesis in greedy_search(*inputs, max_length=9, prefix=prefix, **stepper.special)]
+    for hypotheses in (by_beam, by_chance, greedy):
+        for source, ([hypothesis], start) in enumerate(zip(hypotheses, [[5, 5, 5], [3], []], strict=True)):
+            assert hypothesis.tokens[: len(start)] == start
+            targets, lengths = torch.tensor([[*hypothesis.tokens, 0]]), torch.tensor([len(hypothesis.tokens)])
             [scored] = score_targets(*stepper.inputs(source), targets, lengths, eos=stepper.eos)
-            written = len(each.token_log_probs)
-            assert each.token_log_probs == scored.token_log_probs[:written]
+            written = len(hypothesis.token_log_probs)
+            assert hypothesis.token_log_probs == scored.token_log_probs[:written]
 
 
 def test_a_prefix_that_the_model_rules_out_is_written_all_the_same(table_stepper):
@@ -58,10 +64,10 @@ def test_a_prefix_that_the_model_rules_out_is_written_all_the_same(table_stepper
     stepper.table[..., 4] = -torch.inf
     [[best]] = beam_search(*stepper.inputs(0), BeamConfig(), max_length=6, prefix=one_prefix(3, 4), **stepper.special)
     greedy = greedy_search(*stepper.inputs(0), max_length=6, prefix=one_prefix(3, 4), **stepper.special)[0]
-    for each in (best, greedy):
-        assert each.tokens[:2] == [3, 4]
-        assert 4 not in each.tokens[2:]
-        assert each.token_log_probs[1] == -1e4
+    for hypothesis in (best, greedy):
+        assert hypothesis.tokens[:2] == [3, 4]
+        assert 4 not in hypothesis.tokens[2:]
+        assert hypothesis.token_log_probs[1] == -1e4
 
 
 def test_a_prefix_longer_than_the_limit_is_written_in_full(table_stepper):
@@ -92,5 +98,5 @@ def test_a_prefix_of_the_wrong_shape_is_refused(table_stepper):
     with pytest.raises(ValueError, match="for 2 sentences"):
         greedy_search(*stepper.inputs(0, 1), max_length=5, prefix=one_prefix(3), **stepper.special)
     too_long = Prefix(torch.tensor([[3]]), torch.tensor([2]))
-    with pytest.raises(ValueError, match="outside 0 to 1"):
+    with pytest.raises(ValueError, match="not between 0 and 1"):
         greedy_search(*stepper.inputs(0), max_length=5, prefix=too_long, **stepper.special)

@@ -1,14 +1,14 @@
-"""The built-in corpus of captioned images: coloured shapes that stand above or left of each other, as many as you ask for.
+"""The built-in corpus of captioned images: coloured shapes above or left of each other, in any number.
 
     "a small red circle above two blue squares"
     "three large white stars left of a small green ring left of a large black cross"
 
 One to three groups of one to three equal shapes, named from top to bottom or from left to right. Two groups of a picture differ in shape or
-colour. The caption follows from the picture, and every word of it but "above" and "left of" from one place in it. Shapes are turned,
-shifted, shaded and drawn smooth, light falls from one side and the picture is grainy, so that no pixel has a meaning by itself. Where each
-group stands is known exactly: `Scene.regions`.
+colour. The caption follows from the picture, and every word of it but "above" and "left of" from one place in it. Shapes are rotated,
+shifted, shaded and anti-aliased, with a light gradient and noise, so that no single pixel gives an answer away. The region of each group is
+known exactly: `Scene.regions`.
 
-No caption is in two splits, so what is held out are combinations never seen.
+No caption is in two splits: held-out captions are new combinations.
 """
 
 import math
@@ -21,7 +21,8 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image, ImageDraw
 
-from saccade.data.builtin.phrasebook.phrases import Split, split_of
+from saccade.data.builtin.phrasebook.phrases import split_of
+from saccade.data.splits import SplitName
 
 SIDE = 64  # pixels
 
@@ -47,12 +48,12 @@ SIZES = {"small": 4.0, "large": 7.5}  # half the side, in pixels
 COUNTS = ("a", "two", "three")
 RELATIONS = ("above", "left of")
 
-_FINER = 4  # drawn so many times larger, then averaged: smooth edges
+_FINER = 4  # drawn this many times larger, then averaged: anti-aliasing
 _GAP = 2.5  # pixels at least between two shapes
 
 
 class Region(NamedTuple):
-    """Where what a word of a caption names stands in the image: a box, in shares of the height and width."""
+    """The region of the image that a word of the caption names: a box, in shares of the height and width."""
 
     word: int
     top: float
@@ -63,7 +64,7 @@ class Region(NamedTuple):
 
 @dataclass(frozen=True)
 class Shape:
-    """One shape as it is drawn: its middle in pixels, half its side, its turn in radians."""
+    """One shape as it is drawn: its middle in pixels, half its side, its rotation in radians."""
 
     name: str
     colour: tuple[int, int, int]
@@ -89,7 +90,7 @@ class Scene:
     grain: int  # seeds light and noise
 
 
-def scenes(split: Split, count: int, seed: int = 1) -> list[Scene]:
+def scenes(split: SplitName, count: int, seed: int = 1) -> list[Scene]:
     """`count` scenes. A larger count starts with those of a smaller one."""
     return list(islice((scene for scene in _endless(seed) if split_of(scene.caption) == split), count))
 
@@ -109,7 +110,7 @@ def draw(scene: Scene) -> Image.Image:
     return Image.fromarray(np.clip(pixels * light[..., None] + grain, 0, 255).astype(np.uint8))
 
 
-# Inventing
+# Composing
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,7 @@ def _pick(choices: Iterable[str], uniform: Callable[[], float]) -> str:
 def _placed(groups: list[_Group], sideways: bool, uniform: Callable[[], float]) -> list[list[Shape]]:
     """The shapes of each group: groups along one axis, the members of a group along the other, around one common line."""
     halves = [SIZES[group.size] * (0.9 + 0.2 * uniform()) for group in groups]
-    reach = [half * 1.18 for half in halves]  # half the room that a shape needs when it is turned
+    reach = [half * 1.18 for half in halves]  # half the space that a rotated shape needs
     spread = [2 * room * group.count + _GAP * (group.count - 1) for room, group in zip(reach, groups, strict=True)]
     along = _spaced([2 * room for room in reach], uniform)
     widest = max(spread)
@@ -167,7 +168,7 @@ def _placed(groups: list[_Group], sideways: bool, uniform: Callable[[], float]) 
     placed = []
     for group, half, room, length, middle in zip(groups, halves, reach, spread, along, strict=True):
         members = []
-        # A group may leave the common line by little, or "above" would no longer be told from "left of".
+        # Only a little off the common line, so that "above" and "left of" stay distinct.
         shift = max(0.0, min(4.0, (widest - length) / 2))
         start = line - length / 2 + shift * (2 * uniform() - 1)
         for number in range(group.count):

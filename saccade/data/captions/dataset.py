@@ -6,9 +6,9 @@ Captions are prepared once, into the run directory:
     tokenizer.json            the words, of the training captions alone
     images/SPLIT.npy          pixels, 8 bits each
     images/SPLIT.names.json   where each image came from
-    captions/SPLIT.json       the captions of each image and, for the built-in shapes, where each named group stands
+    captions/SPLIT.json       the captions of each image and, for the built-in shapes, the region of each noun
 
-so that a run can be gone on with and moved without its files. To predict, captions.json and tokenizer.json are enough.
+so that a run can be resumed and moved without its files. To predict, captions.json and tokenizer.json are enough.
 
 Axis legend: N images, H rows, W columns, P pairs of an image and one of its captions.
 """
@@ -36,7 +36,7 @@ from saccade.files import make_directory, write_text
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-_SIDE = 224  # pixels, unless told: what encoders trained on ImageNet expect
+_SIDE = 224  # pixels: what encoders trained on ImageNet expect
 _LARGEST_VOCABULARY = 50_000
 
 
@@ -47,7 +47,7 @@ class CaptionsConfig(Config):
         None, description="Flickr8k's token file, COCO's caption JSON, or a CSV of image and caption"
     )
     train_list: ExistingFile | None = Field(
-        None, description="image names, one a line; all that no other list has unless given"
+        None, description="image names, one a line; unless given, all that are in no other list"
     )
     valid_list: ExistingFile | None = Field(None, description="cut from train unless given")
     test_list: ExistingFile | None = Field(None, description="cut from train unless given")
@@ -55,14 +55,15 @@ class CaptionsConfig(Config):
         1,
         ge=0,
         lt=2**63,
-        description="which images are held out where no lists are named: the same for every train.seed",
+        description="which images are held out where no lists are named: independent of train.seed",
     )
     examples: int = Field(20_000, ge=10, description="shapes: how many pictures to train on")
     rows: int | None = Field(None, ge=16, le=1024, description="of every image; 224 unless given (shapes have 64)")
     columns: int | None = Field(None, ge=16, le=1024)
-    min_count: int = Field(5, ge=1, description="files: words seen less often in training captions become unknown ones")
+    min_count: int = Field(5, ge=1, description="files: words that occur less often in training captions become <unk>")
     mirrored: bool = Field(
-        False, description="train on each image mirrored as often as not; for captions that never tell left from right"
+        False,
+        description="mirror each training image with probability 1/2; for captions that never mention left or right",
     )
     batch_size: int = Field(64, ge=1, description="captions a batch")
     skip_bad: bool = Field(
@@ -84,7 +85,7 @@ class CaptionsConfig(Config):
         if self.corpus == "shapes" and (self.rows, self.columns) != (None, None):
             raise ValueError(f"the built-in shapes have {SIDE} × {SIDE} pixels: leave rows and columns out")
         if self.corpus == "shapes" and self.mirrored:
-            raise ValueError("the captions of the built-in shapes tell left from right: leave mirrored out")
+            raise ValueError("the captions of the built-in shapes mention left and right: leave mirrored out")
         if self.corpus == "files":
             self._refuse_unused("the built-in shapes, and of your own files all images are used", "examples")
         if (self.rows is None) != (self.columns is None):
@@ -94,7 +95,7 @@ class CaptionsConfig(Config):
 
 @dataclass(frozen=True)
 class CaptionPairs:
-    """Every image with each of its captions: what an epoch goes through."""
+    """Every image with each of its captions: the examples of an epoch."""
 
     images: Array  # (P,) which image
     captions: Array  # (P,) which of its captions
@@ -137,7 +138,7 @@ class Captions:
 
     @cached_property
     def train(self) -> CaptionSet:
-        """Opened when first asked for: a run that only predicts does not need its images any more."""
+        """Opened on first use: a run that only predicts does not need its images."""
         return self._open("train")
 
     @cached_property
@@ -163,7 +164,7 @@ def prepare(config: CaptionsConfig, directory: Path, say: Say) -> Captions:
     started = time.monotonic()
     source = _source(config, say)
     side = SIDE if config.corpus == "shapes" else _SIDE
-    # A caption may be about what stands at the edge, so nothing is cut off.
+    # A caption may describe what is at the edge, so nothing is cropped.
     shape = ImageShape(3, config.rows or side, config.columns or side, stretched=True)
     make_directory(directory)
     choices = {split: (listing, range(len(listing))) for split, listing in source.listings.items()}
@@ -171,7 +172,7 @@ def prepare(config: CaptionsConfig, directory: Path, say: Say) -> Captions:
     captions = {split: _keep(directory, split, source, shape) for split in SPLITS}
     # The shapes have few words, and all of them are needed.
     min_count = 1 if config.corpus == "shapes" else config.min_count
-    texts = (text for each in captions["train"] for text in each)
+    texts = (text for image in captions["train"] for text in image)
     vocabulary = Tokenizer.train(texts, "words", _LARGEST_VOCABULARY, lowercase=True, min_count=min_count)
     Vocabularies(vocabulary, vocabulary).save(directory / "tokenizer.json")
     write_text(directory / "captions.json", json.dumps({"image": asdict(shape)}, indent=1))
@@ -203,11 +204,11 @@ def equal_length_batches(
     length, so that nothing is padded. Each of `world` processes gets every `world`-th row of every batch."""
     rank, world = shard
     generator = np.random.default_rng([seed, number])
-    found: list[Array] = []
+    batches: list[Array] = []
     for length in np.unique(lengths):
         rows = generator.permutation(np.flatnonzero(lengths == length))
-        found += np.array_split(rows, -(-len(rows) // batch))
-    return [found[index][rank::world] for index in generator.permutation(len(found))]
+        batches += np.array_split(rows, -(-len(rows) // batch))
+    return [batches[index][rank::world] for index in generator.permutation(len(batches))]
 
 
 # What is kept
@@ -219,15 +220,15 @@ def _source(config: CaptionsConfig, say: Say) -> Source:
     assert config.images is not None
     assert config.captions is not None
     lists = {"train": config.train_list, "valid": config.valid_list, "test": config.test_list}
-    given: dict[SplitName, Path] = {split: path for split in SPLITS if (path := lists[split]) is not None}
-    return files_source(config.images, config.captions, given, config.skip_bad, config.split_seed, say)
+    paths: dict[SplitName, Path] = {split: path for split in SPLITS if (path := lists[split]) is not None}
+    return files_source(config.images, config.captions, paths, config.skip_bad, config.split_seed, say)
 
 
 def _keep(directory: Path, split: SplitName, source: Source, shape: ImageShape) -> list[tuple[str, ...]]:
     """Writes and returns the captions of the images that could be decoded."""
     names = ImageSet.open(directory / "images", split, shape).names
     if not names:
-        raise UserError(f"no image is left to {PURPOSES[split]}: add some, or name others in data.{split}_list")
+        raise UserError(f"no image is left to {PURPOSES[split]}: add images, or name others in data.{split}_list")
     captions = [source.captions[name] for name in names]
     regions = None if source.regions is None else [source.regions[name] for name in names]
     _save_captions(directory / "captions" / f"{split}.json", captions, regions)
@@ -241,8 +242,8 @@ def _save_captions(path: Path, captions: list[tuple[str, ...]], regions: list[tu
 def _load_captions(path: Path, count: int) -> tuple[list[tuple[str, ...]], list[tuple[Region, ...]] | None]:
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-        captions = [tuple(map(str, each)) for each in values["captions"]]
-        regions = values["regions"] and [tuple(Region(*region) for region in each) for each in values["regions"]]
+        captions = [tuple(map(str, texts)) for texts in values["captions"]]
+        regions = values["regions"] and [tuple(Region(*region) for region in image) for image in values["regions"]]
         if len(captions) != count or (regions is not None and len(regions) != count):
             raise ValueError(f"{len(captions):,} captioned images for {count:,}")
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -251,4 +252,4 @@ def _load_captions(path: Path, count: int) -> tuple[list[tuple[str, ...]], list[
 
 
 def _incomplete(path: Path, error: Exception) -> UserError:
-    return UserError(f"{path} cannot be read ({error}): this run is not complete; copy it again or train it anew")
+    return UserError(f"{path} cannot be read ({error}): this run is incomplete; copy it again or train it again")

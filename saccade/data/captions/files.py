@@ -1,10 +1,10 @@
-"""Captions of images as people keep them, told apart by their content:
+"""Captions of images in three formats, recognised by their content:
 
     Flickr8k's token file     NAME.jpg#0<tab>caption                  a line each
     COCO's caption JSON       {"images": [{"id", "file_name"}], "annotations": [{"image_id", "caption"}]}
     CSV                       a first line with the columns image and caption
 
-A caption is kept as it is trained and scored: lower-case, without punctuation.
+Captions are stored as they are trained and scored: lower-case, without punctuation.
 """
 
 import csv
@@ -38,17 +38,17 @@ def read_captions(path: Path) -> CaptionTable:
         rows = _csv(text, path)
     else:
         rows = _flickr(text, path)
-    found: dict[str, list[str]] = {}
+    captions: dict[str, list[str]] = {}
     empty = 0
     for name, caption in rows:
         words = plain(caption)
         if words:
-            found.setdefault(name, []).append(words)
+            captions.setdefault(name, []).append(words)
         else:
             empty += 1
-    if not found:
-        raise UserError(f"{path} has no captions in it: give a file with a caption for each image")
-    return CaptionTable(str(path), {name: tuple(captions) for name, captions in found.items()}, empty)
+    if not captions:
+        raise UserError(f"{path} contains no captions: give a file with a caption for each image")
+    return CaptionTable(str(path), {name: tuple(texts) for name, texts in captions.items()}, empty)
 
 
 def read_names(path: Path) -> list[str]:

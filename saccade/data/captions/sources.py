@@ -1,7 +1,7 @@
-"""Which captioned images there are, and which of them are for what: from files, or from the built-in shapes.
+"""Captioned images and their splits, from files or from the built-in shapes.
 
-Images, not captions, are split: what is trained on never comes again with another of its captions. Without lists, a tenth of the images
-is drawn by the seed to validate, and a tenth to test.
+Images, not captions, are split: an image that is trained on is never held out with another of its captions. Without lists, a tenth of the
+images is drawn by the seed to validate, and a tenth to test.
 """
 
 from collections.abc import Callable, Mapping
@@ -41,18 +41,18 @@ def files_source(
     images: Path, captions: Path, lists: Mapping[SplitName, Path], skip_bad: bool, seed: int, say: Say
 ) -> Source:
     store, table = open_store(images), read_captions(captions)
-    found: dict[str, tuple[str, ...]] = {}
+    texts_of: dict[str, tuple[str, ...]] = {}
     missing = []
     for name, texts in table.captions.items():
         path = store.find(name)
         if path is None:
             missing.append(name)
         else:
-            found[path] = found.get(path, ()) + texts
-    _tell_what_is_missing(store, table, missing, len(found), say)
-    given = {split: _listed(path, store, found, skip_bad, say) for split, path in lists.items()}
-    splits = _split(given, sorted(found), seed)
-    return Source({split: _stored(store, splits[split]) for split in SPLITS}, found, None)
+            texts_of[path] = texts_of.get(path, ()) + texts
+    _report_missing(store, table, missing, len(texts_of), say)
+    listed = {split: _listed(path, store, texts_of, skip_bad, say) for split, path in lists.items()}
+    splits = _split(listed, sorted(texts_of), seed)
+    return Source({split: _stored(store, splits[split]) for split in SPLITS}, texts_of, None)
 
 
 def _drawings(split: SplitName, drawn: list[Scene]) -> Listing:
@@ -65,21 +65,21 @@ def _stored(store: ImageStore, names: list[str]) -> Listing:
 
 
 def _listing(origin: str, names: list[str], opened: Callable[[int], Image.Image]) -> Listing:
-    return Listing(origin, names, [""] * len(names), opened)  # captions are no classes: all images are of one
+    return Listing(origin, names, [""] * len(names), opened)  # captions are not classes: all images have the same label
 
 
-def _tell_what_is_missing(store: ImageStore, table: CaptionTable, missing: list[str], found: int, say: Say) -> None:
+def _report_missing(store: ImageStore, table: CaptionTable, missing: list[str], found: int, say: Say) -> None:
     if not found:
         raise UserError(
             f"{store.origin} has none of the {len(missing):,} images that {table.origin} describes, the first {missing[0]}: "
-            "check that both belong together"
+            "check that they belong together"
         )
     if missing:
-        say(f"{_images(len(missing))} with captions not found in {store.origin}, the first: {missing[0]}")
+        say(f"{_images(len(missing))} with captions are missing in {store.origin}, the first: {missing[0]}")
     if found < len(store.names):
-        say(f"{_images(len(store.names) - found)} without captions left out")
+        say(f"{_images(len(store.names) - found)} without captions were left out")
     if table.empty:
-        say(f"{table.empty:,} captions without a word left out")
+        say(f"{table.empty:,} captions without a word were left out")
 
 
 def _images(count: int) -> str:
@@ -89,34 +89,34 @@ def _images(count: int) -> str:
 def _listed(path: Path, store: ImageStore, captions: Mapping[str, object], skip_bad: bool, say: Say) -> list[str]:
     names, absent = [], []
     for name in dict.fromkeys(read_names(path)):
-        found = store.find(name)
-        if found is not None and found in captions:
-            names.append(found)
+        image = store.find(name)
+        if image is not None and image in captions:
+            names.append(image)
         else:
             absent.append(name)
     if absent and not (skip_bad and names):
         raise UserError(
-            f"{path} names {_images(len(absent))} without a file or a caption, the first {absent[0]}: take them out of it, "
+            f"{path} names {_images(len(absent))} without a file or a caption, the first {absent[0]}: remove them from the list, "
             "or leave them out with --skip-bad"
         )
     if absent:
-        say(f"{_images(len(absent))} of {path.name} without a file or a caption left out, the first: {absent[0]}")
+        say(f"{_images(len(absent))} of {path.name} without a file or a caption were left out, the first: {absent[0]}")
     return names
 
 
-def _split(given: Mapping[SplitName, list[str]], names: list[str], seed: int) -> dict[SplitName, list[str]]:
-    for first, second in combinations(given, 2):
-        both = set(given[first]) & set(given[second])
+def _split(listed: Mapping[SplitName, list[str]], names: list[str], seed: int) -> dict[SplitName, list[str]]:
+    for first, second in combinations(listed, 2):
+        both = set(listed[first]) & set(listed[second])
         if both:
             raise UserError(
-                f"data.{first}_list and data.{second}_list both name {min(both)} ({_images(len(both))} in all): take it out of one"
+                f"data.{first}_list and data.{second}_list both name {min(both)} ({_images(len(both))} in all): remove it from one"
             )
-    taken = {name for listed in given.values() for name in listed}
-    rest = given.get("train") or [name for name in names if name not in taken]
-    splits = dict(given)
+    taken = {name for names_of_split in listed.values() for name in names_of_split}
+    rest = listed.get("train") or [name for name in names if name not in taken]
+    splits = dict(listed)
     share = max(1, len(rest) // 10)
     for number, split in enumerate(SPLITS):
-        if split not in given and split != "train":
+        if split not in listed and split != "train":
             drawn = set(np.random.default_rng([seed, number]).permutation(len(rest))[:share].tolist())
             splits[split] = [name for index, name in enumerate(rest) if index in drawn]
             rest = [name for index, name in enumerate(rest) if index not in drawn]

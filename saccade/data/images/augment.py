@@ -1,13 +1,13 @@
-"""Other versions of the same training images, made for a whole batch at once; random numbers are torch's own.
+"""Data augmentation of a whole batch at once, with random numbers from torch's generator.
 
     flip      mirrored left to right with this probability
-    crop      shifted by up to so many pixels, the edge reflected: a crop out of the padded image
-    random    so many of nine changes of place and colour drawn for each image, after RandAugment (Cubuk et al. 2020, arXiv:1909.13719)
-    cutout    a square of so many pixels a side hidden (DeVries and Taylor 2017, arXiv:1708.04552)
+    crop      shifted by up to this many pixels, the edge reflected: a crop from the padded image
+    random    this many of nine geometric and colour changes, drawn for each image, after RandAugment (Cubuk et al. 2020, arXiv:1909.13719)
+    cutout    a square of this many pixels a side hidden (DeVries and Taylor 2017, arXiv:1708.04552)
     mixup     x = λ x_i + (1 - λ) x_j and the same of the targets, λ ~ Beta(mixup, mixup) (Zhang et al. 2018, arXiv:1710.09412)
 
-Flips and crops only choose pixels and are done on bytes. The changes of place drawn for an image are multiplied into one affine map, and
-those of colour into one factor each, so that drawing two changes costs as much as drawing one.
+Flips and crops only select pixels and are done on bytes. The geometric changes drawn for an image are multiplied into one affine map, and
+those of colour into one factor each, so that two changes cost as much as one.
 
 Axis legend: B batch, C channels, H rows, W columns, N changes drawn for an image.
 """
@@ -27,11 +27,11 @@ from saccade.errors import ConfigError
 
 class AugmentConfig(Config):
     flip: float = Field(0.0, ge=0, le=1, description="probability of being mirrored left to right")
-    crop: int = Field(0, ge=0, description="shifted by up to so many pixels")
-    random: int = Field(0, ge=0, le=10, description="changes of place and colour drawn for each image")
-    strength: float = Field(0.5, gt=0, le=1, description="of those changes")
+    crop: int = Field(0, ge=0, description="shifted by up to this many pixels")
+    random: int = Field(0, ge=0, le=10, description="geometric and colour changes drawn for each image")
+    strength: float = Field(0.5, gt=0, le=1, description="of the random changes")
     cutout: int = Field(0, ge=0, description="side of the hidden square in pixels")
-    mixup: float = Field(0.0, ge=0, description="α of the Beta distribution that weighs two images; 0.2 is usual")
+    mixup: float = Field(0.0, ge=0, description="α of the Beta distribution that mixes two images; 0.2 is usual")
 
     def check_fits(self, shape: ImageShape) -> None:
         for name, size in (("crop", self.crop), ("cutout", self.cutout)):
@@ -43,7 +43,7 @@ class AugmentConfig(Config):
 
 
 class Standardise:
-    """Bytes to numbers of mean 0 and deviation 1 in each channel, over the images that mean and deviation were taken of."""
+    """Bytes to numbers of mean 0 and deviation 1 in each channel, over the images that the statistics are from."""
 
     def __init__(self, mean: Sequence[float], deviation: Sequence[float], device: torch.device | str = "cpu"):
         self._mean = 255 * torch.tensor(mean, device=device)[:, None, None]  # (C, 1, 1)
@@ -89,7 +89,7 @@ def flip_and_crop(pixels: Tensor, flip: float, crop: int) -> Tensor:
 
 
 def cutout(images: Tensor, side: int) -> Tensor:
-    """The square's centre is anywhere on the image, so that it may stick out; what it hides becomes the mean colour."""
+    """The square's centre is anywhere on the image, so part of it may lie outside; hidden pixels become the mean colour."""
     hidden = []
     for size in images.shape[2:]:
         first = torch.randint(size, (len(images), 1), device=images.device) - side // 2
@@ -99,7 +99,7 @@ def cutout(images: Tensor, side: int) -> Tensor:
 
 
 def mixup(images: Tensor, targets: Tensor, alpha: float) -> tuple[Tensor, Tensor]:
-    """Every image with another one of its batch."""
+    """Every image is mixed with another of its batch."""
     share = torch.distributions.Beta(alpha, alpha).sample((len(images),)).to(images.device)
     partner = torch.randperm(len(images), device=images.device)
     return (
@@ -109,7 +109,7 @@ def mixup(images: Tensor, targets: Tensor, alpha: float) -> tuple[Tensor, Tensor
 
 
 class Changes:
-    """What was drawn for each image of a batch: an affine map, and factors of brightness, contrast and colour, and a threshold."""
+    """The changes drawn for each image of a batch: an affine map; factors of brightness, contrast and colour; a threshold."""
 
     # Largest changes at strength 1; half of these is about what the paper found best for CIFAR-10.
     _TURN = math.radians(30)
@@ -138,26 +138,26 @@ class Changes:
 
     @classmethod
     def _maps(cls, amount: dict[str, Tensor], aspect: float) -> Tensor:
-        """The changes of place of each image, one after another, as one affine map (B, 2, 3) from where to take a pixel."""
+        """The geometric changes of each image composed into one affine map (B, 2, 3), from output to input coordinates."""
         angle = cls._TURN * amount["turn"]
         x, y = cls._SHEAR * amount["shear x"], cls._SHEAR * amount["shear y"]
         right, down = 2 * cls._SHIFT * amount["shift x"], 2 * cls._SHIFT * amount["shift y"]
         one, zero = torch.ones_like(angle), torch.zeros_like(angle)
-        # At most one of them differs from nothing in each draw, so they can share a matrix. Its coordinates run from -1 to 1 on both
-        # sides of the image, whatever its aspect (rows / columns): turning a wide image takes that into account.
+        # At most one of them is active in each draw, so they can share a matrix. Its coordinates run from -1 to 1 on both axes, whatever
+        # the aspect (rows / columns): rotating a wide image takes that into account.
         rows = [
             (angle.cos(), (x - angle.sin()) * aspect, right),
             ((y + angle.sin()) / aspect, angle.cos(), down),
             (zero, zero, one),
         ]
-        each = torch.stack([torch.stack(row, -1) for row in rows], -2)  # (N, B, 3, 3)
-        whole = each[0]
-        for following in each[1:]:
+        maps = torch.stack([torch.stack(row, -1) for row in rows], -2)  # (N, B, 3, 3)
+        whole = maps[0]
+        for following in maps[1:]:
             whole = whole @ following
         return whole[:, :2]
 
     def colour(self, pixels: Tensor) -> Tensor:
-        """The factors pull an image away from black, from its mean grey and from its own grey version; then bright pixels turn over."""
+        """Brightness, contrast and saturation: blended with black, the mean grey and the grey image; then bright pixels are inverted."""
         brightness, contrast, colour = self._factors
         pixels = (pixels.float() * brightness).clamp_(0, 255)
         grey = pixels.mean(1, keepdim=True)  # (B, 1, H, W)
@@ -167,12 +167,12 @@ class Changes:
         return torch.where(pixels > 255 * self._threshold, 255 - pixels, pixels)
 
     def place(self, images: Tensor) -> Tensor:
-        """Moved by the affine map; what comes from outside is the mean colour, 0."""
+        """Moved by the affine map; pixels from outside are the mean colour, 0."""
         grid = F.affine_grid(self._affine, list(images.shape), align_corners=False)
         return F.grid_sample(images, grid, "bilinear", "zeros", align_corners=False)
 
 
 def _reflected(place: Tensor, size: int) -> Tensor:
-    """Places beyond the ends, mirrored at the first and the last one."""
+    """Positions beyond the ends, mirrored at the first and the last one."""
     last = size - 1
     return last - (last - place.abs()).abs()

@@ -1,6 +1,6 @@
-"""Decoded images on disk: written once, one after another, then mapped into memory, so that their number does not matter.
+"""Decoded images on disk: written once, one after another, then mapped into memory, so that there may be any number of them.
 
-The folder gets its name when everything is in it, so one that was interrupted halfway is never taken for whole.
+The directory gets its name when it is complete.
 
 Axis legend: N images, C channels, H rows, W columns.
 """
@@ -23,7 +23,7 @@ from saccade.errors import Say, UserError
 from saccade.files import replacing_directory
 
 _MANY = 2000  # images whose reading is announced
-_SILENCE = 10.0  # seconds without a word
+_INTERVAL = 10.0  # seconds between two notices
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class ImageSet:
                 raise ValueError(f"{pixels.shape} {pixels.dtype} for {expected}")
         except (OSError, ValueError, TypeError) as error:
             raise UserError(
-                f"{directory} does not hold the whole {split} images ({error}): copy the run again, or train it anew from its files"
+                f"the {split} images in {directory} are incomplete ({error}): copy the run again, or train it again"
             ) from None
         return cls(pixels.view(np.ndarray), labels, names)
 
@@ -65,34 +65,34 @@ class Counts:
 
     @property
     def why_none(self) -> str:
-        """What to add where too few images are left."""
+        """An addition to the message that too few images are left."""
         return f" ({self.bad:,} cannot be decoded, the first: {self.first_bad})" if self.bad else ""
 
     def sentences(self, shape: ImageShape, whole: float) -> Iterator[str]:
-        """For people; `whole` is how long everything from listing to the last byte took."""
+        """Notices; `whole` is the time from listing the images to the last byte written."""
         share = 100 * self.seconds / max(whole, 1e-9)
-        yield f"{self.images:,} images read in {whole:.1f} s, {share:.0f} % of it to decode them"
+        yield f"{self.images:,} images read in {whole:.1f} s, {share:.0f} % of that to decode them"
         if self.resized:
             size = f"{shape.rows} × {shape.columns}"
             how = "stretched to" if shape.stretched else "cut to the proportions of"
             yield f"{self.resized:,} images had another size and were scaled and {how} {size}"
         if self.bad:
-            yield f"left out, because they cannot be decoded: {self.bad:,} of the images, the first: {self.first_bad}"
+            yield f"{self.bad:,} images cannot be decoded and were left out, the first: {self.first_bad}"
 
 
 class _Reading:
-    """Says how far the reading of many images is."""
+    """Reports progress while many images are read."""
 
     def __init__(self, total: int, say: Say):
-        self.total, self.done, self.say, self.said = total, 0, say, time.monotonic()
+        self.total, self.done, self.say, self.last = total, 0, say, time.monotonic()
         if total >= _MANY:
             say(f"reading {total:,} images")
 
     def watched(self, indices: Sequence[int]) -> Iterator[int]:
         for index in indices:
-            if time.monotonic() - self.said > _SILENCE:
+            if time.monotonic() - self.last > _INTERVAL:
                 self.say(f"{self.done:,} of {self.total:,} images read")
-                self.said = time.monotonic()
+                self.last = time.monotonic()
             yield index
             self.done += 1
 
@@ -105,9 +105,8 @@ def write_sets(
     skip_bad: bool,
     say: Say,
 ) -> Counts:
-    """Decodes the chosen images of every split into `directory`; one that is there already is replaced when the new one is whole.
-
-    What takes long is announced, and how far it is every now and then."""
+    """Decodes the chosen images of every split into `directory`, which is replaced when the new one is complete.
+    Progress is reported where there are many."""
     counts = Counts()
     reading = _Reading(sum(len(indices) for _, indices in splits.values()), say)
     with replacing_directory(directory) as aside:
@@ -135,11 +134,11 @@ def _write(
             try:
                 pixels, resized = decode(listing.open(index), shape, listing.names[index])
             except BadImage as error:
-                said = str(error) if Path(listing.origin).name in str(error) else f"{listing.origin}: {error}"
+                message = str(error) if Path(listing.origin).name in str(error) else f"{listing.origin}: {error}"
                 if not skip_bad:
-                    raise UserError(f"{said}; --skip-bad leaves such images out") from None
+                    raise UserError(f"{message}; --skip-bad leaves such images out") from None
                 counts.bad += 1
-                counts.first_bad = counts.first_bad or said
+                counts.first_bad = counts.first_bad or message
                 continue
             counts.seconds += time.perf_counter() - before
             counts.images += 1
@@ -153,9 +152,9 @@ def _write(
 
 @contextmanager
 def _growing(path: Path, shape: ImageShape) -> Iterator[BinaryIO]:
-    """A .npy file of images that are written one after another; how many is put into its header at the end.
+    """A .npy file of images that are written one after another; their number is written into its header at the end.
 
-    Written through a file and not through a memory map: on a full disk the one raises an error, the other kills the process.
+    Written as a file and not through a memory map: on a full disk the one raises an error, the other kills the process.
     """
     size = shape.channels * shape.rows * shape.columns
     with path.open("wb") as file:

@@ -7,9 +7,8 @@ Images are prepared once, into the run directory:
     images/SPLIT.labels.npy   the number of each image's class
     images/SPLIT.names.json   where each image came from
 
-so that a run can be gone on with and moved without its files, and several processes read the same pixels. To predict, classes.json is
-enough. Of train, valid and test, those that are not given are cut from train: a share of every class (`held_out`), drawn by
-`split_seed`.
+so that a run can be resumed and moved without its files, and several processes read the same pixels. To predict, classes.json is enough.
+Where data.valid or data.test is not set, it is cut from train: a share of every class (`held_out`), drawn by `split_seed`.
 
 Axis legend: N images, C channels, H rows, W columns.
 """
@@ -40,8 +39,8 @@ from saccade.data.splits import PURPOSES, SPLITS, SplitName
 from saccade.errors import Say, UserError
 from saccade.files import expanded, make_directory, write_text
 
-_SMALLEST = 4  # pixels a side: what is smaller is no picture to take the size of all others from
-_ASKED = 64  # images whose header is read to learn whether there is colour
+_SMALLEST = 4  # pixels a side, of the image that gives all others their size
+_SAMPLED = 64  # images whose header is read to learn whether there is colour
 
 
 def _existing(path: Path, info: ValidationInfo) -> Path:
@@ -65,11 +64,14 @@ class ImagesConfig(Config):
     valid: ImagesPath | None = Field(None, description="cut from train unless given")
     test: ImagesPath | None = Field(None, description="cut from train unless given")
     held_out: float = Field(
-        0.1, gt=0, le=0.4, description="the share of train that is cut off for each of valid and test"
+        0.1, gt=0, le=0.4, description="the share of train that is held out for each of valid and test"
     )
-    split_seed: int = Field(1, ge=0, lt=2**63, description="which images are cut off: the same for every train.seed")
+    split_seed: int = Field(1, ge=0, lt=2**63, description="which images are held out: independent of train.seed")
     rows: int | None = Field(None, ge=_SMALLEST, le=4096, description="of every image; those of the first unless given")
     columns: int | None = Field(None, ge=_SMALLEST, le=4096)
+    max_size: int = Field(
+        4096, ge=_SMALLEST, le=4096, description="most rows and columns where the first image decides"
+    )
     channels: Literal[1, 3] | None = Field(None, description="1 for grey, 3 for colour; as the images are unless given")
     skip_bad: bool = Field(False, description="leave out images that cannot be decoded, and say how many")
     batch_size: int = Field(64, ge=1, description="images a batch")
@@ -81,8 +83,8 @@ class ImagesConfig(Config):
             raise ValueError("name your images: --set data.train=FOLDER, or take data.corpus=digits")
         if self.corpus == "digits" and (self.train or self.valid or self.test):
             raise ValueError("the built-in digits take no files: leave train, valid and test out, or set corpus: files")
-        given = [path for path in (self.train, self.valid, self.test) if path is not None]
-        for one, other in permutations(map(Path.resolve, given), 2):
+        paths = [path for path in (self.train, self.valid, self.test) if path is not None]
+        for one, other in permutations(map(Path.resolve, paths), 2):
             if one == other:
                 raise ValueError(
                     "train, valid and test must be different images: leave valid or test out to have it cut from train"
@@ -92,9 +94,11 @@ class ImagesConfig(Config):
                     f"train, valid and test must be different images, but {other} is part of {one}: move it out"
                 )
         if self.valid is not None and self.test is not None:
-            self._refuse_unused("images that validation and test are cut from, and theirs are named", "split_seed")
+            self._refuse_unused("images that validation or test is cut from, and both have files", "split_seed")
         if (self.rows is None) != (self.columns is None):
             raise ValueError("give both rows and columns, or neither: then the first image decides")
+        if self.rows is not None:
+            self._refuse_unused("a size that the first image decides, and rows and columns are set", "max_size")
         return self
 
 
@@ -108,7 +112,7 @@ class Images:
 
     @cached_property
     def train(self) -> ImageSet:
-        """Opened when first asked for: a run that only predicts does not need its images any more."""
+        """Opened on first use: a run that only predicts does not need its images."""
         return ImageSet.open(self.directory / "images", "train", self.shape)
 
     @cached_property
@@ -121,7 +125,7 @@ class Images:
 
     @property
     def are_there(self) -> bool:
-        """Whether there are any: a model may have come alone."""
+        """Whether the run has its images: a model may have been copied without them."""
         return (self.directory / "images" / "test.npy").exists()
 
     def split(self, name: SplitName) -> ImageSet:
@@ -146,17 +150,21 @@ def prepare(config: ImagesConfig, directory: Path, say: Say) -> Images:
     for split in SPLITS:
         if not len(sets[split]):
             raise UserError(
-                f"no image is left to {PURPOSES[split]}{counts.why_none}: add some to the classes, or name data.{split}"
+                f"no image is left to {PURPOSES[split]}{counts.why_none}: add images to the classes, or set data.{split}"
             )
     missing = set(range(len(classes))) - set(sets["train"].labels.tolist())
     if missing:
         raise UserError(
-            f"no image of the class {classes[min(missing)]} is left to train on, without those that are held out or cannot be decoded"
-            f"{counts.why_none}: add some, or take the class away"
+            f"no image of the class {classes[min(missing)]} is left to train on, after those that are held out or cannot be decoded"
+            f"{counts.why_none}: add images, or remove the class"
         )
     images = Images(directory, classes, shape, *_moments(sets["train"]))
     _save(images)
-    _tell(images, sets, listings, say)
+    _report(images, sets, listings, say)
+    if config.corpus == "files" and config.rows is None:
+        say(
+            f"the model is built for {shape.rows} × {shape.columns} pixels, as the images are; data.rows and data.columns set another size"
+        )
     for sentence in counts.sentences(shape, time.monotonic() - started):
         say(sentence)
     return images
@@ -170,11 +178,11 @@ def reopen(directory: Path) -> Images:
         shape = ImageShape(**values["image"])
         classes, mean, deviation = (tuple(values[name]) for name in ("classes", "mean", "deviation"))
         if not classes or len(mean) != shape.channels or len(deviation) != shape.channels:
-            raise ValueError("its lists have the wrong lengths")
+            raise ValueError("its lists have different lengths")
         return Images(directory, classes, shape, mean, deviation)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(
-            f"{path} cannot be read ({error}): this run is not complete; copy it again or train it anew"
+            f"{path} cannot be read ({error}): this run is incomplete; copy it again or train it again"
         ) from None
 
 
@@ -186,8 +194,8 @@ def _listings(config: ImagesConfig) -> dict[SplitName, Listing]:
         return {"train": _digits()}
     assert config.train is not None
     train = list_images(config.train)
-    given: dict[SplitName, Path | None] = {"valid": config.valid, "test": config.test}
-    held_out = {split: list_images(path, in_order(train.labels)) for split, path in given.items() if path is not None}
+    paths: dict[SplitName, Path | None] = {"valid": config.valid, "test": config.test}
+    held_out = {split: list_images(path, in_order(train.labels)) for split, path in paths.items() if path is not None}
     return {"train": train, **held_out}
 
 
@@ -203,12 +211,12 @@ def _digits() -> Listing:
 def _classes(train: Listing) -> tuple[str, ...]:
     classes = in_order(train.labels)
     if len(classes) < 2:
-        empty = f", and no image in {_some(train.empty)}" if train.empty else ""
-        raise UserError(f"{train.origin} has images of one class only ({classes[0]}){empty}: two or more are needed")
+        empty = f", and no images in {_some(train.empty)}" if train.empty else ""
+        raise UserError(f"{train.origin} has one class only ({classes[0]}){empty}: a classifier needs at least two")
     if {name.lower() for name in classes} <= {"train", "training", "valid", "val", "validation", "test", "testing"}:
         raise UserError(
-            f"{train.origin} has the folders {', '.join(classes)}, which are no classes: name each of them by itself in data.train, "
-            "data.valid and data.test"
+            f"{train.origin} has the folders {', '.join(classes)}, which are not classes: set data.train, data.valid and data.test "
+            "to one of them each"
         )
     return classes
 
@@ -219,11 +227,12 @@ def _classes(train: Listing) -> tuple[str, ...]:
 def _shape(config: ImagesConfig, listing: Listing, indices: Sequence[int]) -> ImageShape:
     rows, columns, channels = config.rows, config.columns, config.channels
     if rows is None or columns is None:
-        rows, columns, name = _first_size(listing, indices, config.skip_bad)
-        if min(rows, columns) < _SMALLEST or max(rows, columns) > 4096:
+        first_rows, first_columns, name = _first_size(listing, indices, config.skip_bad)
+        rows, columns = min(first_rows, config.max_size), min(first_columns, config.max_size)
+        if min(rows, columns) < _SMALLEST:
             raise UserError(
-                f"the first image, {name}, has {rows} × {columns} pixels, which cannot be the size of all: "
-                "give one with data.rows and data.columns"
+                f"the first image, {name}, has {rows} × {columns} pixels, too few for the size of all images: "
+                "set data.rows and data.columns"
             )
     return ImageShape(channels or _channels(listing, indices), rows, columns)
 
@@ -238,18 +247,18 @@ def _first_size(listing: Listing, indices: Sequence[int], skip_bad: bool) -> tup
                 raise UserError(f"{error}; --skip-bad leaves such images out") from None
             first_bad = first_bad or str(error)
     raise UserError(
-        f"{listing.origin} has no image that can be read: check that its files are pictures; the first of {len(indices):,}: {first_bad}"
+        f"{listing.origin} has no image that can be read: check that its files are images; the first of {len(indices):,}: {first_bad}"
     )
 
 
 def _channels(listing: Listing, indices: Sequence[int]) -> int:
     """3 if any of some images, evenly spread, has colour."""
-    for place in np.linspace(0, len(indices) - 1, min(_ASKED, len(indices))).astype(int):
+    for place in np.linspace(0, len(indices) - 1, min(_SAMPLED, len(indices))).astype(int):
         try:
             if not is_grey(listing.open(indices[place])):
                 return 3
         except BadImage:
-            continue  # decoding will say so
+            continue  # reported when it is decoded
     return 1
 
 
@@ -261,11 +270,11 @@ def _moments(images: ImageSet) -> tuple[tuple[float, ...], tuple[float, ...]]:
         for channel in range(len(counts)):
             counts[channel] += np.bincount(part[:, channel].ravel(), minlength=256)
     mean, deviation = [], []
-    for row in counts.tolist():  # in whole numbers, of which Python has any size, so that no contrast is exactly none
+    for row in counts.tolist():  # in integers of any size, so that a variance of 0 is exactly 0
         total, first, second = (sum(count * value**power for value, count in enumerate(row)) for power in range(3))
         mean.append(first / total / 255)
         variance = (total * second - first**2) / total**2
-        deviation.append(math.sqrt(variance) / 255 if variance else 1.0)  # a channel without contrast stays as it is
+        deviation.append(math.sqrt(variance) / 255 if variance else 1.0)  # a constant channel stays as it is
     return tuple(mean), tuple(deviation)
 
 
@@ -282,7 +291,7 @@ def _save(images: Images) -> None:
     write_text(images.directory / "classes.json", json.dumps(values, ensure_ascii=False, indent=1))
 
 
-def _tell(images: Images, sets: dict[SplitName, ImageSet], listings: dict[SplitName, Listing], say: Say) -> None:
+def _report(images: Images, sets: dict[SplitName, ImageSet], listings: dict[SplitName, Listing], say: Say) -> None:
     shape = images.shape
     parts = [f"{len(sets[split]):,} to {PURPOSES[split]}" for split in SPLITS]
     kind = "grey" if shape.channels == 1 else "colour"
@@ -292,13 +301,19 @@ def _tell(images: Images, sets: dict[SplitName, ImageSet], listings: dict[SplitN
         present = set(sets[split].labels.tolist())
         absent = [name for number, name in enumerate(images.classes) if number not in present]
         if absent:
-            why = "which it lacks" if split in listings else "which have too few images"
-            say(f"none to {PURPOSES[split]} of {_some(absent)}, {why}: no score tells of them")
+            why = "not in its files" if split in listings else "too few images"
+            say(
+                f"no images to {PURPOSES[split]} of {_some(absent)} ({why}): scores do not cover {'it' if len(absent) == 1 else 'them'}"
+            )
     for listing in listings.values():
         if listing.empty:
-            say(f"{listing.origin} holds no image in {_some(listing.empty)}: no class is made of that")
+            one = len(listing.empty) == 1
+            say(
+                f"{'Folder' if one else 'Folders'} {_some(listing.empty)} in {listing.origin} "
+                f"{'contains no images and was' if one else 'contain no images and were'} ignored"
+            )
         if listing.ignored:
-            say(f"{listing.origin} holds {listing.ignored:,} other files, which were not read")
+            say(f"{listing.origin}: {listing.ignored:,} files are not images and were ignored")
 
 
 def _some(names: Sequence[str]) -> str:

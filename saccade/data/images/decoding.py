@@ -1,8 +1,8 @@
-"""One picture of any common format, made upright and turned into 8-bit pixels of one size.
+"""One image of any common format as upright 8-bit pixels of one size.
 
-Grey, colour, palette, transparent (laid on white), CMYK and 16-bit pictures become 1 or 3 channels of 8 bits; a camera's note about how it
-was held (EXIF) is followed. Another size is scaled to cover the one wanted, and what then overhangs is cut off on both sides alike; or it
-is stretched to the one wanted, where nothing may be missing (`ImageShape.stretched`).
+Grey, colour, palette, transparent (on white), CMYK and 16-bit images become 1 or 3 channels of 8 bits; the EXIF orientation is applied. An
+image of another size is scaled to cover the one wanted and cropped to its centre, or stretched to it where nothing may be lost
+(`ImageShape.stretched`).
 
 Axis legend: C channels, H rows, W columns.
 """
@@ -20,7 +20,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from saccade.data.image_shape import ImageShape
 from saccade.errors import UserError
 
-# Pillow knows many more formats; some of them start other programs, and all of them are code that reads strangers' bytes.
+# Pillow knows many more formats; some start other programs, and each is more code that reads untrusted bytes.
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
 ENDINGS = frozenset(
     f".{ending}" for ending in ("png", "jpg", "jpeg", "jfif", "webp", "gif", "bmp", "tif", "tiff", "ppm", "pgm")
@@ -32,42 +32,40 @@ Pixels = NDArray[np.uint8]
 
 
 class BadImage(UserError):
-    """A picture that cannot be used, in a sentence that begins with its name."""
+    """An image that cannot be used; the message begins with its name."""
 
 
 class NoImage(BadImage):
-    """There is no file to decode: a path was mistyped, or may not be read."""
+    """There is no file to decode: the path is wrong, or may not be read."""
 
 
 def open_image(content: bytes, name: str) -> Image.Image:
-    """The picture with its size and mode known and its pixels not decoded yet."""
+    """The image with its size and mode; its pixels are not decoded yet."""
     try:
-        with _calmly():
+        with _strict_warnings():
             image = Image.open(io.BytesIO(content), formats=FORMATS)
-            if image.format == "PNG":  # has checksums, which decoding does not look at
+            if image.format == "PNG":  # has checksums, which decoding ignores
                 Image.open(io.BytesIO(content), formats=("PNG",)).verify()
             return image
     except (Image.DecompressionBombWarning, Image.DecompressionBombError):
-        raise BadImage(
-            f"{name} has more than the {Image.MAX_IMAGE_PIXELS:,} pixels that are decoded: make it smaller"
-        ) from None
+        raise BadImage(f"{name} has more than {Image.MAX_IMAGE_PIXELS:,} pixels: make it smaller") from None
     except UnidentifiedImageError:
         what = f"is not a picture that can be read ({', '.join(FORMATS)})" if content else "is empty"
         raise BadImage(f"{name} {what}: replace it") from None
-    except Exception as error:  # decoders of seven formats raise whatever they stumble over in damaged bytes
+    except Exception as error:  # the decoders of seven formats raise all kinds of errors on damaged bytes
         raise _damaged(name, error) from None
 
 
 def decode(image: Image.Image, shape: ImageShape, name: str) -> tuple[Pixels, bool]:
-    """Pixels (C, H, W), and whether the picture had another size."""
+    """Pixels (C, H, W), and whether the image had another size."""
     try:
-        with _calmly():
+        with _strict_warnings():
             _check_range(image, name)
             upright = size_upright(image)
-            # A JPEG decodes to 1/2, 1/4 or 1/8 of its size for a fraction of the work; twice what is wanted leaves scaling its quality.
+            # A JPEG decodes to 1/2, 1/4 or 1/8 of its size at a fraction of the cost; twice the size wanted keeps the quality of scaling.
             most = 2 * max(shape.rows, shape.columns)
             image.draft(None, (most, most))
-            image = _in_channels(_turned(image), shape.channels, name)
+            image = _in_channels(_upright(image), shape.channels, name)
             if image.size != (shape.columns, shape.rows):
                 fit = Image.Image.resize if shape.stretched else ImageOps.fit
                 image = fit(image, (shape.columns, shape.rows), Image.Resampling[shape.resampling.upper()])
@@ -80,10 +78,10 @@ def decode(image: Image.Image, shape: ImageShape, name: str) -> tuple[Pixels, bo
 
 
 def size_upright(image: Image.Image) -> tuple[int, int]:
-    """Rows and columns once the picture stands upright."""
-    lying = _orientation(image) in (5, 6, 7, 8) and image.format != "TIFF"  # of which Pillow gives the size upright
+    """Rows and columns after the EXIF orientation is applied."""
+    sideways = _orientation(image) in (5, 6, 7, 8) and image.format != "TIFF"  # whose size Pillow gives upright
     columns, rows = image.size
-    return (columns, rows) if lying else (rows, columns)
+    return (columns, rows) if sideways else (rows, columns)
 
 
 def is_grey(image: Image.Image) -> bool:
@@ -91,7 +89,7 @@ def is_grey(image: Image.Image) -> bool:
 
 
 def from_array(array: Any, name: str) -> Image.Image:
-    """A picture out of 8-bit pixels (H, W), (H, W, 1), (H, W, 3) or (H, W, 4)."""
+    """An image from 8-bit pixels (H, W), (H, W, 1), (H, W, 3) or (H, W, 4)."""
     array = np.asarray(array)
     if array.ndim == 3 and array.shape[2] == 1:
         array = array[:, :, 0]
@@ -104,7 +102,7 @@ def from_array(array: Any, name: str) -> Image.Image:
 
 
 def copied(image: Image.Image, name: str) -> Image.Image:
-    """A picture that decoding may change, out of one that belongs to somebody else."""
+    """A copy that decoding may change, of an image that belongs to the caller."""
     try:
         _check_range(image, name)
         return image.copy()
@@ -115,8 +113,8 @@ def copied(image: Image.Image, name: str) -> Image.Image:
 
 
 @contextmanager
-def _calmly() -> Iterator[None]:
-    """Too many pixels are an error; what Pillow finds odd in a file that it can read is nothing to write to a person's terminal."""
+def _strict_warnings() -> Iterator[None]:
+    """Too many pixels are an error; Pillow's other warnings about files that it can read are ignored."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         warnings.simplefilter("error", Image.DecompressionBombWarning)
@@ -126,11 +124,11 @@ def _calmly() -> Iterator[None]:
 def _orientation(image: Image.Image) -> int:
     try:
         return int(image.getexif().get(_ORIENTATION, 1))
-    except Exception:  # a note that cannot be read is no reason to refuse a picture that can
+    except Exception:  # damaged metadata is no reason to refuse the image
         return 1
 
 
-def _turned(image: Image.Image) -> Image.Image:
+def _upright(image: Image.Image) -> Image.Image:
     return ImageOps.exif_transpose(image) if _orientation(image) in range(2, 9) else image
 
 
@@ -139,13 +137,13 @@ def _in_channels(image: Image.Image, channels: int, name: str) -> Image.Image:
     if image.mode.startswith("I"):
         image = _eight_bits(image, name)
     if image.has_transparency_data:
-        paper = Image.new("RGBA", image.size, "white")
-        image = Image.alpha_composite(paper, image.convert("RGBA"))
+        background = Image.new("RGBA", image.size, "white")
+        image = Image.alpha_composite(background, image.convert("RGBA"))
     return image if image.mode == mode else image.convert(mode)
 
 
 def _check_range(image: Image.Image, name: str) -> None:
-    """Asked of a file as it was opened: what turns or copies it forgets its format."""
+    """Called right after opening: rotating or copying an image loses its format."""
     if image.mode == "F" or (image.mode == "I" and image.format == "TIFF"):
         kind = "floating-point pixels" if image.mode == "F" else "pixels of 32 bits"
         raise BadImage(f"{name} has {kind}, whose range is unknown: save it with 8 or 16 bits")
@@ -161,4 +159,4 @@ def _eight_bits(image: Image.Image, name: str) -> Image.Image:
 
 def _damaged(name: str, error: Exception) -> BadImage:
     reason = str(error) or type(error).__name__
-    return BadImage(f"{name} is damaged or cut short ({reason}): replace it")
+    return BadImage(f"{name} is damaged or incomplete ({reason}): replace it")

@@ -1,7 +1,7 @@
-"""Where labelled images come from: a folder per class, a zip of that, a CSV of paths and labels, or a pair of idx files.
+"""Labelled images from a folder per class, a zip of that, a CSV of paths and labels, or a pair of idx files.
 
-Every source becomes a `Listing`: names, labels, and a way to open one image. Nothing is decoded here, nothing is extracted, and nothing
-outside the path that was given is read: links and CSV lines that lead out of its folder are refused.
+Every source becomes a `Listing`: names, labels, and a way to open one image. Nothing is decoded or extracted here, and nothing outside the
+given path is read: links and CSV lines that lead out of its folder are refused.
 """
 
 import csv
@@ -42,15 +42,15 @@ class Listing:
     names: Sequence[str]
     labels: Sequence[str]
     open: Callable[[int], Image.Image]
-    ignored: int = 0  # files that are no images by their ending
-    empty: Sequence[str] = ()  # folders beside those of the classes that hold no image
+    ignored: int = 0  # files whose ending is not that of an image
+    empty: Sequence[str] = ()  # folders beside those of the classes that contain no images
 
     def __len__(self) -> int:
         return len(self.names)
 
 
 def list_images(path: Path, classes: Sequence[str] = ()) -> Listing:
-    """What stands at the path. `classes` are the labels that are known already, from the training images."""
+    """The images at the path. `classes` are the labels of the training images, where they are known."""
     try:
         if path.is_dir():
             return _by_folder(folder_store(path), classes)
@@ -66,13 +66,13 @@ def list_images(path: Path, classes: Sequence[str] = ()) -> Listing:
     except OSError as error:
         raise UserError(f"{path} cannot be read ({error.strerror or error}): check the path and its rights") from None
     raise UserError(
-        f"{path} is none of the kinds of image data: give a folder with a folder for each class, a zip of one, "
+        f"{path} is not image data: give a folder with a folder for each class, a zip of one, "
         "a .csv with the columns path and label, or an idx file of images"
     )
 
 
 def in_order(labels: Iterable[str]) -> tuple[str, ...]:
-    """The class list: by alphabet, or by number where all are numbers."""
+    """The classes in alphabetical order, or in numerical order where all are numbers."""
     names = sorted(set(labels))
     if all(re.fullmatch(r"[0-9]{1,9}", name) for name in names):
         names.sort(key=int)
@@ -92,7 +92,7 @@ def _by_folder(store: ImageStore, classes: Sequence[str]) -> Listing:
     if alone:
         raise UserError(
             f"{store.origin} has {counted(len(alone), 'image')} outside of any class folder, the first {alone[0]}: "
-            "put each image into a folder that is named after its class"
+            "put each image into a folder named after its class"
         )
     labels = [path[len(outer)] for path in parts]
     beside = {path[-1] for path in map(_parts, store.folders) if path[:-1] == outer}
@@ -105,7 +105,7 @@ def _parts(name: str) -> tuple[str, ...]:
 
 
 def _outer_folders(parts: Sequence[tuple[str, ...]], classes: Sequence[str]) -> tuple[str, ...]:
-    """A zip often wraps everything in one more folder: that one is no class."""
+    """Folders around the class folders: zips often have one."""
     depth = 0
     while (
         len({path[depth] for path in parts}) == 1
@@ -118,10 +118,10 @@ def _outer_folders(parts: Sequence[tuple[str, ...]], classes: Sequence[str]) -> 
 
 def _no_images(store: ImageStore) -> UserError:
     path = Path(store.origin)
-    idx = sorted(each.name for each in path.glob("*idx3*")) if path.is_dir() else []
+    idx = sorted(file.name for file in path.glob("*idx3*")) if path.is_dir() else []
     if idx:
-        return UserError(f"{path} is a folder of idx files: name the file of the images, for example {path / idx[0]}")
-    return UserError(f"{path} has no images in it: give a folder (or a zip) with a folder of images for each class")
+        return UserError(f"{path} is a folder of idx files: give the file of the images, for example {path / idx[0]}")
+    return UserError(f"{path} contains no images: give a folder (or a zip) with a folder of images for each class")
 
 
 # A table of paths and labels
@@ -138,7 +138,7 @@ def _csv(path: Path) -> Listing:
             columns = [(name or "").strip().lower() for name in rows.fieldnames or ()]
             if "path" not in columns or "label" not in columns:
                 raise UserError(
-                    f"{path} begins with the columns {', '.join(columns) or '(none)'}: its first line must name path and label, "
+                    f"{path} has the columns {', '.join(columns) or '(none)'}: its first line must name the columns path and label, "
                     "separated by commas"
                 )
             rows.fieldnames = columns
@@ -151,7 +151,7 @@ def _csv(path: Path) -> Listing:
                 if before != rows.line_num:
                     raise UserError(
                         f"{path} names {name} in line {before} and again in line {rows.line_num}: keep one of them, "
-                        "or the same image could be trained on and tested with"
+                        "so that no image is both trained on and tested on"
                     )
                 if not os.path.lexists(os.path.join(root, name)):
                     missing.append(f"{name} in line {rows.line_num}")
@@ -160,11 +160,11 @@ def _csv(path: Path) -> Listing:
     except (UnicodeDecodeError, csv.Error, ValueError) as error:
         raise UserError(f"{path} is not a readable CSV ({error}): save it as CSV in UTF-8") from None
     if not names:
-        raise UserError(f"{path} has no lines below its first one: add a path and a label per line")
+        raise UserError(f"{path} has no lines after the first: add a path and a label per line")
     if missing:
         raise UserError(
             f"{path}: {len(missing):,} of the {len(names):,} files that it names are not there, the first {missing[0]}; "
-            "correct the paths, which are counted from the folder of the CSV, or delete the lines"
+            "correct the paths, which are relative to the folder of the CSV, or delete the lines"
         )
     return Listing(str(path), names, labels, lambda index: open_file(Path(root, names[index]), names[index]))
 
@@ -177,11 +177,15 @@ def _idx(path: Path) -> Listing:
     images = _read_idx(path, 3)
     beside = path.with_name(path.name.replace("images", "labels").replace("idx3", "idx1"))
     if beside == path or not beside.is_file():
-        what = f"{beside}, which is not there" if beside != path else "a file named after it, with labels for images"
-        raise UserError(f"the labels of {path} are looked for in {what}: put them there under this name")
+        what = (
+            f"{beside}, which is not there"
+            if beside != path
+            else "a file of the same name, with labels instead of images"
+        )
+        raise UserError(f"the labels of {path} are expected in {what}: put them there")
     labels = _read_idx(beside, 1)
     if len(labels) != len(images):
-        raise UserError(f"{path} has {len(images):,} images but {beside} {len(labels):,} labels: get both anew")
+        raise UserError(f"{path} has {len(images):,} images but {beside} {len(labels):,} labels: copy both again")
     names = [f"{path.name} {index}" for index in range(len(images))]
     return Listing(str(path), names, [str(label) for label in labels], lambda i: from_array(images[i], names[i]))
 
@@ -195,16 +199,17 @@ def _read_idx(path: Path, dimensions: int) -> np.ndarray[Any, np.dtype[np.uint8]
             magic = file.read(4)
             if magic != bytes([0, 0, 8, dimensions]):
                 raise UserError(
-                    f"{path} does not begin as an idx file of 8-bit numbers in {dimensions} dimension{'s'[: dimensions - 1]}: "
-                    "give one as MNIST has them"
+                    f"{path} is not an idx file of 8-bit numbers in {dimensions} dimension{'s'[: dimensions - 1]}: "
+                    "give one in the format of MNIST"
                 )
             sizes = [int.from_bytes(file.read(4), "big") for _ in range(dimensions)]
             expected = int(np.prod(sizes, dtype=object))
             content = file.read(min(expected, _LARGEST_IDX) + 1)
     except (EOFError, OSError, ValueError, zlib.error) as error:
-        raise UserError(f"{path} is damaged or cut short ({error}): get it again") from None
+        raise UserError(f"{path} is damaged or incomplete ({error}): copy it again") from None
     if len(content) != expected or expected == 0:
         raise UserError(
-            f"{path} promises {' × '.join(map(str, sizes))} numbers and has {len(content):,}{'+' * (len(content) > expected)}: get it again"
+            f"{path} announces {' × '.join(map(str, sizes))} numbers and has "
+            f"{len(content):,}{'+' * (len(content) > expected)}: copy it again"
         )
     return np.frombuffer(content, np.uint8).reshape(sizes)

@@ -1,8 +1,8 @@
-"""How a model in Hugging Face's format wants its pixels: preprocessor_config.json beside its weights.
+"""The preprocessing of a model in Hugging Face's format: preprocessor_config.json beside its weights.
 
     x = (pixel / 255 - mean) / deviation,  of an image that was stretched to the model's size
 
-Without the file mean and deviation are 0.5, and images are stretched bilinearly, as their own ViT does.
+Without the file, mean and deviation are 0.5 and images are stretched bilinearly, as for their ViT.
 """
 
 import json
@@ -36,27 +36,29 @@ def read_standardisation(directory: Path, channels: int) -> Standardisation:
 
 
 def read_resampling(directory: Path) -> str:
-    """The filter that stretches images to the model's size; refused where anything else is to be done with them."""
+    """The filter that stretches images to the model's size; any other preprocessing is refused."""
     path, settings = _read(directory)
     size = settings.get("size")
-    unlike = {
-        "cuts the middle out of an image (do_center_crop)": settings.get("do_center_crop"),
-        "leaves the size of images as it is (do_resize)": settings.get("do_resize") is False,
+    unsupported = {
+        "crops the centre of an image (do_center_crop)": settings.get("do_center_crop"),
+        "does not resize images (do_resize)": settings.get("do_resize") is False,
         "scales images by one side (size)": isinstance(size, dict) and "height" not in size,
-        "counts pixels in another way (do_rescale, rescale_factor)": settings.get("do_rescale") is False
+        "scales pixel values differently (do_rescale, rescale_factor)": settings.get("do_rescale") is False
         or not math.isclose(255 * float(settings.get("rescale_factor", 1 / 255)), 1, rel_tol=1e-6),
     }
-    for what, holds in unlike.items():
+    for what, holds in unsupported.items():
         if holds:
-            raise UserError(f"{path} {what}, and here images are stretched to the model's size: choose another model")
+            raise UserError(
+                f"{path} {what}, and only stretching to the model's size is supported: choose another model"
+            )
     try:
         return Image.Resampling(settings.get("resample", Image.Resampling.BILINEAR)).name.lower()
     except ValueError as error:
-        raise UserError(f"{path} names a filter that Pillow has not ({error}): copy the model again") from None
+        raise UserError(f"{path} names a filter that Pillow does not have ({error}): copy the model again") from None
 
 
 def _read(directory: Path) -> tuple[Path, dict[str, Any]]:
-    """The settings that are given; null is as good as not."""
+    """The settings that are not null."""
     path = directory / "preprocessor_config.json"
     try:
         settings = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}

@@ -1,4 +1,4 @@
-"""Which images are trained on and which are held out, and in which order an epoch goes through them."""
+"""Which images are trained on and which are held out, and the order of an epoch."""
 
 import math
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ Choice = tuple[Listing, list[int]]  # a listing and which of its images
 def split_listings(
     listings: dict[SplitName, Listing], classes: Sequence[str], seed: int, held_out: float = 0.1
 ) -> dict[SplitName, Choice]:
-    """Which images to train on, to validate and to test; what is not listed by itself is cut from train, `held_out` of every class."""
+    """Which images to train on, to validate and to test; a split without a listing is cut from train, `held_out` of every class."""
     for split in set(listings) - {"train"}:
         check_classes(listings[split], classes)
     splits: dict[SplitName, Choice] = {
@@ -33,11 +33,11 @@ def split_listings(
 
 
 def check_classes(listing: Listing, classes: Sequence[str]) -> None:
-    """Images to judge by must be of classes that were trained on."""
+    """Held-out images must be of classes that were trained on."""
     unknown = sorted(set(listing.labels) - set(classes))
     if unknown:
         raise UserError(
-            f"{listing.origin} has images of the class {unknown[0]}, of which there are none to train on: "
+            f"{listing.origin} has images of the class {unknown[0]}, which has no training images: "
             f"the classes are {', '.join(classes[:20])}{', …' if len(classes) > 20 else ''}"
         )
 
@@ -45,7 +45,7 @@ def check_classes(listing: Listing, classes: Sequence[str]) -> None:
 def cut(
     indices: Sequence[int], labels: Sequence[str], share: float, generator: np.random.Generator
 ) -> tuple[list[int], list[int]]:
-    """A share of every class (one image at least, if one remains), and the rest; both in the order given."""
+    """A share of every class (one image at least, if one remains), and the rest; both in the original order."""
     by_class: dict[str, list[int]] = {}
     for index in indices:
         by_class.setdefault(labels[index], []).append(index)
@@ -60,9 +60,8 @@ def cut(
 def batches(
     count: int, batch: int, seed: int, number: int, shard: tuple[int, int] = (0, 1)
 ) -> list[np.ndarray[Any, np.dtype[np.int64]]]:
-    """The batches of an epoch as indices, the same for the same (seed, number): together every image once, all of nearly the same size
-    (so that from 3 images a batch on, no last batch is left with a single one). Each of `world` processes gets every `world`-th image of
-    every batch."""
+    """The batches of an epoch as indices, the same for the same (seed, number): every image once, in batches of nearly equal size (so that
+    from 3 images a batch on, no last batch has a single one). Each of `world` processes gets every `world`-th image of every batch."""
     rank, world = shard
     order = np.random.default_rng([seed, number]).permutation(count)
     parts = np.array_split(order, math.ceil(count / batch)) if count else []

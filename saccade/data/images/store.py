@@ -1,6 +1,6 @@
-"""Images by name in a folder or a zip, labelled or not, and how one of them is opened.
+"""Images by name in a folder or a zip, and how one of them is opened.
 
-Nothing is decoded here, nothing is extracted, and nothing outside the path that was given is read: links that lead out are refused.
+Nothing is decoded or extracted here, and nothing outside the given path is read: links that lead out are refused.
 """
 
 import os
@@ -29,11 +29,11 @@ class ImageStore:
     origin: str
     names: Sequence[str]  # paths inside it, sorted
     open: Callable[[str], Image.Image]
-    ignored: int = 0  # files that are no images by their ending
+    ignored: int = 0  # files whose ending is not that of an image
     folders: frozenset[str] = frozenset()  # all paths of folders inside it
 
     def find(self, name: str) -> str | None:
-        """The path of an image by its path or, where only one has it, by its bare name: archives often wrap images in one more folder."""
+        """The path of an image, by its path or, where it is unique, by its bare name: archives often wrap images in one more folder."""
         name = name.replace("\\", "/").removeprefix("./")
         if name in self._known:
             return name
@@ -51,7 +51,7 @@ class ImageStore:
 
 
 def open_store(path: Path) -> ImageStore:
-    """What stands at the path, which must hold images."""
+    """The images in a folder or zip; there must be some."""
     try:
         if path.is_dir():
             return _checked(folder_store(path))
@@ -60,31 +60,27 @@ def open_store(path: Path) -> ImageStore:
         check_zip_is_whole(path)
     except OSError as error:
         raise UserError(f"{path} cannot be read ({error.strerror or error}): check the path and its rights") from None
-    raise UserError(f"{path} is neither a folder nor a zip file: give the folder or the zip that the images are in")
+    raise UserError(f"{path} is neither a folder nor a zip file: give the folder or zip of the images")
 
 
 def _checked(store: ImageStore) -> ImageStore:
     if not store.names:
-        raise UserError(
-            f"{store.origin} has no images in it ({', '.join(sorted(ENDINGS))}): give the folder they are in"
-        )
+        raise UserError(f"{store.origin} contains no images ({', '.join(sorted(ENDINGS))}): give the folder that does")
     return store
 
 
 def check_zip_is_whole(path: Path) -> None:
-    """Of a file that no library takes for a zip: one may begin as one."""
+    """Reports a file that begins as a zip but cannot be opened as one."""
     if not path.is_file():
         return
     with path.open("rb") as file:
         if file.read(4) == b"PK\x03\x04":
-            raise UserError(
-                f"{path} is a zip file that is damaged or cut short, without the list at its end: get it again"
-            )
+            raise UserError(f"{path} is a damaged or incomplete zip file, without the list at its end: copy it again")
 
 
 def folder_store(root: Path) -> ImageStore:
     real = os.path.realpath(root)
-    found: list[str] = []
+    names: list[str] = []
     ignored = 0
     inside: list[str] = []
     for folder, folders, files in os.walk(real):
@@ -95,11 +91,11 @@ def folder_store(root: Path) -> ImageStore:
                 check_inside(path, real, root)
         images = [name for name in files if _is_image(name)]
         ignored += sum(not _is_hidden(name) for name in files) - len(images)
-        found += [_relative(os.path.join(folder, name), real) for name in images]
-    for name in (str(root), *found, *inside):
+        names += [_relative(os.path.join(folder, name), real) for name in images]
+    for name in (str(root), *names, *inside):
         _check_name(name, root)
     return ImageStore(
-        str(root), sorted(found), lambda name: open_file(Path(real, name), name), ignored, frozenset(inside)
+        str(root), sorted(names), lambda name: open_file(Path(real, name), name), ignored, frozenset(inside)
     )
 
 
@@ -107,7 +103,7 @@ def zip_store(path: Path) -> ImageStore:
     try:
         archive = zipfile.ZipFile(path)
     except (zipfile.BadZipFile, NotImplementedError) as error:
-        raise UserError(f"{path} is a damaged zip file ({error}): get it again") from None
+        raise UserError(f"{path} is a damaged zip file ({error}): copy it again") from None
     entries = {
         entry.filename.replace("\\", "/"): entry
         for entry in archive.infolist()
@@ -125,11 +121,11 @@ def zip_store(path: Path) -> ImageStore:
     def open_entry(name: str) -> Image.Image:
         entry, full = entries[name], f"{name} in {path.name}"
         if entry.file_size > _LARGEST_FILE:
-            raise BadImage(f"{full} has {entry.file_size:,} bytes, more than any picture should: replace it")
+            raise BadImage(f"{full} has {entry.file_size:,} bytes, more than any image should: replace it")
         try:
             content = archive.read(entry)
         except Exception as error:  # three libraries unpack, and each has errors of its own
-            raise BadImage(f"{full} cannot be unpacked ({error}): make the zip anew, without a password") from None
+            raise BadImage(f"{full} cannot be unpacked ({error}): make the zip again, without a password") from None
         return open_image(content, full)
 
     return ImageStore(str(path), names, open_entry, len(entries) - len(names), folders)
@@ -140,10 +136,10 @@ def zip_store(path: Path) -> ImageStore:
 
 def open_file(path: Path, name: str) -> Image.Image:
     if not name:
-        raise NoImage("a blank line is no image: give the path of one")
+        raise NoImage("an empty line is not an image: give the path of one")
     try:
         if path.stat().st_size > _LARGEST_FILE:
-            raise BadImage(f"{name} has {path.stat().st_size:,} bytes, more than any picture should: replace it")
+            raise BadImage(f"{name} has {path.stat().st_size:,} bytes, more than any image should: replace it")
         content = path.read_bytes()
     except (OSError, ValueError) as error:
         raise NoImage(f"{name} cannot be opened ({getattr(error, 'strerror', error)}): check the path") from None
@@ -151,7 +147,7 @@ def open_file(path: Path, name: str) -> Image.Image:
 
 
 def pixels_of(image: AnyImage, shape: ImageShape) -> Pixels:
-    """Whatever a person gives as an image, as bytes (C, H, W) of the size that a model sees."""
+    """An image in any form as bytes (C, H, W) of the model's size."""
     name = name_of(image)
     if isinstance(image, Image.Image):
         opened = copied(image, name)
@@ -163,7 +159,7 @@ def pixels_of(image: AnyImage, shape: ImageShape) -> Pixels:
 
 
 def name_of(source: AnyImage) -> str:
-    """What to call an image in an answer: its path, or what it is."""
+    """The name of an image in an answer: its path, or a description."""
     if isinstance(source, str | os.PathLike):
         return os.fspath(source)
     size = source.size[::-1] if isinstance(source, Image.Image) else np.shape(source)[:2]
@@ -182,23 +178,23 @@ def _is_image(name: str) -> bool:
 
 
 def _is_hidden(name: str) -> bool:
-    """What systems leave in folders and archives without being asked."""
+    """Files that operating systems leave in folders and archives."""
     return name.startswith(".") or name == "__MACOSX"
 
 
 def _check_name(name: str, root: Path) -> None:
-    """File systems take any bytes for a name; what is written down about an image is text."""
+    """File systems allow any bytes in a name; ours are written as UTF-8 text."""
     try:
         name.encode()
     except UnicodeEncodeError:
         shown = os.fsencode(name).decode("utf-8", "backslashreplace")
-        raise UserError(f"{root} has a name in it that is not UTF-8, {shown}: rename it") from None
+        raise UserError(f"{root} contains a name that is not UTF-8, {shown}: rename it") from None
 
 
-def check_inside(path: str, root: str, given: Path) -> None:
+def check_inside(path: str, root: str, origin: Path) -> None:
     real = os.path.realpath(path)
     if os.path.commonpath((real, root)) != root:
         raise UserError(
-            f"{given} leads to {real}, outside of {root}: only what is below it is read; give a folder (or put the CSV into one) "
+            f"{origin} leads to {real}, outside of {root}, and only files inside it are read: give a folder (or put the CSV into one) "
             "above both, or copy the images"
         )

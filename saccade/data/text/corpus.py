@@ -135,7 +135,7 @@ def prepare(config: CorpusConfig, directory: Path, say: Say) -> Corpus:
         )
     if too_long_to_validate or too_long_to_test:
         left_out = f"{too_long_to_validate:,} and {too_long_to_test:,}"
-        say(f"pairs longer than {config.max_length:,} tokens, left out of validation and test: {left_out}")
+        say(f"left out of validation and test, longer than {config.max_length:,} tokens: {left_out}")
     say(_described(vocabularies))
     return Corpus(directory, vocabularies, valid, test)
 

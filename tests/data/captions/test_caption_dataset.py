@@ -20,8 +20,8 @@ COUNT = 40
 
 
 def prepared(directory, **settings):
-    said: list[str] = []
-    return prepare(CaptionsConfig(**settings), directory, said.append), said
+    notices: list[str] = []
+    return prepare(CaptionsConfig(**settings), directory, notices.append), notices
 
 
 @pytest.fixture(scope="module")
@@ -43,8 +43,8 @@ def photos(tmp_path_factory):
 
 
 def files(root, **more):
-    given = {"images": root / "images", "captions": root / "captions.txt", "rows": 16, "columns": 24, "min_count": 1}
-    return given | more
+    settings = {"images": root / "images", "captions": root / "captions.txt", "rows": 16, "columns": 24, "min_count": 1}
+    return settings | more
 
 
 def lists(root):
@@ -60,13 +60,13 @@ def shapes(tmp_path_factory):
 
 
 def test_lists_say_which_image_is_for_what(photos, tmp_path):
-    found, said = prepared(tmp_path / "run", **files(photos, **lists(photos)))
+    found, notices = prepared(tmp_path / "run", **files(photos, **lists(photos)))
     assert found.train.names == [f"{number:02}.png" for number in range(30)]
     assert found.valid.names == [f"{number:02}.png" for number in range(30, 35)]
     assert found.test.captions[0] == ("a dog runs", "one word35 here")
     assert found.test.regions is None
     assert found.shape == ImageShape(3, 16, 24, stretched=True)
-    assert said[0] == (
+    assert notices[0] == (
         "30 images with 60 captions to train on, 5 images with 10 captions to validate and 5 images with 10 captions to test; "
         "a vocabulary of 39 words"
     )
@@ -122,18 +122,18 @@ def test_a_zip_with_a_folder_around_is_the_same(photos, tmp_path):
 def test_captions_without_an_image_are_named_and_counted(photos, tmp_path):
     captions = tmp_path / "captions.txt"
     captions.write_text((photos / "captions.txt").read_text() + "\ngone.png#0\tA cat .\n39.png#2\t.\n")
-    found, said = prepared(tmp_path / "run", **files(photos, **lists(photos), captions=captions))
-    assert said[0].startswith("1 image with captions not found in ")
-    assert said[0].endswith("the first: gone.png")
-    assert said[1] == "1 captions without a word left out"
+    found, notices = prepared(tmp_path / "run", **files(photos, **lists(photos), captions=captions))
+    assert notices[0].startswith("1 image with captions are missing in ")
+    assert notices[0].endswith("the first: gone.png")
+    assert notices[1] == "1 captions without a word were left out"
     assert "cat" not in found.vocabulary.vocabulary
 
 
 def test_images_without_a_caption_are_counted(photos, tmp_path):
     captions = tmp_path / "captions.txt"
     captions.write_text("\n".join((photos / "captions.txt").read_text().splitlines()[: 2 * 38]))
-    _, said = prepared(tmp_path / "run", **files(photos, captions=captions))
-    assert said[0] == "2 images without captions left out"
+    _, notices = prepared(tmp_path / "run", **files(photos, captions=captions))
+    assert notices[0] == "2 images without captions were left out"
 
 
 def test_a_damaged_image_stops_unless_it_may_be_skipped(photos, tmp_path):
@@ -142,11 +142,11 @@ def test_a_damaged_image_stops_unless_it_may_be_skipped(photos, tmp_path):
     settings = files(photos, **lists(photos), images=tmp_path / "images")
     with pytest.raises(UserError, match=r"03\.png is not a picture .*--skip-bad"):
         prepared(tmp_path / "run", **settings)
-    found, said = prepared(tmp_path / "run", **settings, skip_bad=True)
+    found, notices = prepared(tmp_path / "run", **settings, skip_bad=True)
     assert len(found.train) == 29
     assert len(found.train.captions) == 29
     assert found.train.captions[3] == ("a dog runs", "one word4 here")
-    assert any("left out, because they cannot be decoded: 1 of" in sentence for sentence in said)
+    assert any("1 images cannot be decoded and were left out" in sentence for sentence in notices)
 
 
 def test_a_listed_image_that_is_missing_stops_unless_it_may_be_skipped(photos, tmp_path):
@@ -154,9 +154,9 @@ def test_a_listed_image_that_is_missing_stops_unless_it_may_be_skipped(photos, t
     settings = files(photos, **lists(photos) | {"test_list": tmp_path / "test.txt"})
     with pytest.raises(UserError, match=r"names 1 image without a file or a caption, the first lost\.png"):
         prepared(tmp_path / "run", **settings)
-    found, said = prepared(tmp_path / "run", **settings, skip_bad=True)
+    found, notices = prepared(tmp_path / "run", **settings, skip_bad=True)
     assert found.test.names == ["35.png"]
-    assert said[0] == "1 image of test.txt without a file or a caption left out, the first: lost.png"
+    assert notices[0] == "1 image of test.txt without a file or a caption were left out, the first: lost.png"
 
 
 def test_an_image_in_two_lists_is_refused(photos, tmp_path):
@@ -201,7 +201,7 @@ def test_to_predict_a_run_needs_no_images(photos, tmp_path):
     again = reopen(tmp_path / "run")
     assert again.shape == found.shape
     assert again.vocabulary.decode(again.vocabulary.encode("a dog runs")) == "a dog runs"
-    with pytest.raises(UserError, match="does not hold the whole train images"):
+    with pytest.raises(UserError, match=r"the train images in .* are incomplete"):
         _ = again.train
 
 

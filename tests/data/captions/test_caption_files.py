@@ -72,8 +72,8 @@ def test_captions_without_a_word_are_counted(tmp_path):
     ("content", "sentence"),
     [
         (b"a.jpg#0\tA dog .\na.jpg A dog .\n", "line 2, is not NAME#NUMBER, a tab and a caption"),
-        (b"", "has no captions in it"),
-        (b"image,caption\n", "has no captions in it"),
+        (b"", "contains no captions"),
+        (b"image,caption\n", "contains no captions"),
         (b"image,caption\na.jpg,one\nb.jpg\n", "line 3, lacks an image or a caption"),
         (b'{"images": []}', "is not COCO's caption JSON"),
         (b'{"images": [', "is not COCO's caption JSON"),

@@ -149,7 +149,7 @@ def test_what_is_no_picture_is_named(content, sentence):
 def test_a_picture_cut_short_is_named(kind):
     noise = Image.fromarray(np.random.default_rng(0).integers(0, 256, (60, 80, 3), dtype=np.uint8))
     content = packed(noise, kind)
-    with pytest.raises(BadImage, match=r"cat/1\.png (is damaged or cut short|is not a picture)"):
+    with pytest.raises(BadImage, match=r"cat/1\.png (is damaged or incomplete|is not a picture)"):
         unpacked(content[: len(content) // 2], name="cat/1.png")
 
 
@@ -157,10 +157,10 @@ def test_a_bomb_is_refused_before_it_is_decoded(monkeypatch):
     header = b"IHDR" + struct.pack(">IIBBBBB", 20_000, 20_000, 8, 2, 0, 0, 0)
     content = b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + header + struct.pack(">I", zlib.crc32(header))
     content += packed(Image.new("RGB", (1, 1)))[33:]  # its pixels would be missing, but nobody gets that far
-    with pytest.raises(BadImage, match="has more than the 89,478,485 pixels that are decoded"):
+    with pytest.raises(BadImage, match="has more than 89,478,485 pixels"):
         open_image(content, "bomb.png")
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 300)  # 20 × 20 is above it, but not twice above it
-    with pytest.raises(BadImage, match="more than the 300 pixels"):
+    with pytest.raises(BadImage, match="more than 300 pixels"):
         open_image(packed(Image.new("L", (20, 20))), "small bomb.png")
 
 
@@ -182,7 +182,7 @@ def test_one_wrong_byte_in_a_png_is_noticed_by_its_checksum():
     start = content.index(b"IDAT") + 4
     for place in (start + 30, start + 1000):
         damaged = content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
-        with pytest.raises(BadImage, match="damaged or cut short"):
+        with pytest.raises(BadImage, match="damaged or incomplete"):
             unpacked(damaged)
 
 
@@ -207,9 +207,9 @@ def test_a_turned_tiff_is_upright_by_path_and_as_a_picture(orientation, dtype):
     np.testing.assert_array_equal(decode(given, shape, "a picture")[0].transpose(1, 2, 0), expected)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(kind=st.sampled_from(["PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM"]), data=st.data())
-def test_damaged_bytes_never_raise_anything_but_a_sentence(kind, data):
+def test_damaged_bytes_only_ever_raise_bad_image(kind, data):
     content = bytearray(packed(Image.fromarray(RAMP), kind))
     for _ in range(data.draw(st.integers(1, 6))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
@@ -219,14 +219,14 @@ def test_damaged_bytes_never_raise_anything_but_a_sentence(kind, data):
             unpacked(bytes(content[: data.draw(st.integers(0, len(content)))]))
 
 
-def test_a_note_that_cannot_be_read_does_not_matter():
+def test_damaged_metadata_is_ignored():
     content = packed(Image.fromarray(RAMP), "PNG", exif=b"Exif\0\0MM\0*\0\0\0\x08\xff\xff broken")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         np.testing.assert_array_equal(unpacked(content)[0], RAMP)
 
 
-def test_grey_is_told_from_colour_without_decoding():
+def test_grey_is_recognised_without_decoding():
     modes = {"L": True, "1": True, "LA": True, "RGB": False, "RGBA": False, "P": False}
     assert {mode: is_grey(open_image(packed(Image.new(mode, (4, 4))), "a")) for mode in modes} == modes
     assert is_grey(open_image(packed(Image.fromarray(np.zeros((4, 4), np.uint16))), "a"))

@@ -84,7 +84,7 @@ def test_work_that_was_stopped_goes_on_where_it_was(pixels, tmp_path, cut):
     found = features(encoder, pixels, tmp_path, said.append)
     there = 15 if cut else 16
     assert encoder.seen == 30 - there
-    assert said[0] == f"computing features of {30 - there} images ({there} are there already)"
+    assert said[0] == f"computing features of {30 - there} images ({there} are cached)"
     np.testing.assert_allclose(found, expected(pixels), atol=1e-3)
 
 
@@ -120,7 +120,7 @@ def test_numbers_that_do_not_fit_are_refused(pixels, tmp_path):
         def forward(self, images):
             return super().forward(images) * 1e6
 
-    with pytest.raises(UserError, match="no finite 16-bit numbers"):
+    with pytest.raises(UserError, match="not finite 16-bit numbers"):
         features(Huge(), pixels, tmp_path, print)
 
 

@@ -84,7 +84,7 @@ def test_images_outside_of_a_class_folder_are_refused(tmp_path):
 def test_a_place_without_images_is_refused(tmp_path):
     (tmp_path / "empty" / "cat").mkdir(parents=True)
     for path in (tmp_path / "empty", zipped(tmp_path / "a.zip", ["readme.txt"])):
-        with pytest.raises(UserError, match="has no images in it"):
+        with pytest.raises(UserError, match="contains no images"):
             list_images(path)
 
 
@@ -141,9 +141,9 @@ def test_a_table_names_paths_and_labels(tmp_path):
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("file,class\na.png,cat\n", "must name path and label"),
-        ("", "must name path and label"),
-        ("path,label\n", "no lines below"),
+        ("file,class\na.png,cat\n", "must name the columns path and label"),
+        ("", "must name the columns path and label"),
+        ("path,label\n", "no lines after the first"),
         ("path,label\na.png,\n", "line 2, lacks a path or a label"),
         ("path,label\na.png\n", "line 2, lacks a path or a label"),
         ("path,label\n../secret.png,cat\n", "outside of"),
@@ -178,7 +178,7 @@ def test_lines_for_missing_files_are_counted_and_the_first_is_named(tmp_path):
 
 def test_a_table_with_other_marks_between_its_columns_is_told_to_have_commas(tmp_path):
     (tmp_path / "a.csv").write_text("path;label\na.png;cat\n")
-    with pytest.raises(UserError, match="must name path and label, separated by commas"):
+    with pytest.raises(UserError, match="must name the columns path and label, separated by commas"):
         list_images(tmp_path / "a.csv")
 
 
@@ -210,7 +210,7 @@ def test_idx_files_are_pictures_and_labels(tmp_path, packed):
 def test_in_a_folder_of_idx_files_one_of_them_is_to_be_named(tmp_path):
     for name in ("t-images-idx3-ubyte.gz", "t-labels-idx1-ubyte.gz"):
         (tmp_path / name).write_bytes(b"")
-    with pytest.raises(UserError, match=r"is a folder of idx files: name the file of the images, .*t-images-idx3"):
+    with pytest.raises(UserError, match=r"is a folder of idx files: give the file of the images, .*t-images-idx3"):
         list_images(tmp_path)
 
 
@@ -218,20 +218,20 @@ def test_damaged_idx_files_are_refused(tmp_path):
     images, labels = tmp_path / "images", tmp_path / "labels"
     content = idx(np.zeros((3, 4, 5), np.uint8))
     images.write_bytes(content)
-    with pytest.raises(UserError, match=r"looked for in .*labels, which is not there"):
+    with pytest.raises(UserError, match=r"expected in .*labels, which is not there"):
         list_images(images)
     labels.write_bytes(idx(np.zeros(2, np.uint8)))
     with pytest.raises(UserError, match=r"3 images but .* 2 labels"):
         list_images(images)
     for broken in (content[:-1], content + b"x", content[:6], gzip.compress(content)[:-9], gzip.compress(b"hello")):
         images.write_bytes(broken)
-        with pytest.raises(UserError, match=r"get it again|does not begin as an idx file"):
+        with pytest.raises(UserError, match=r"copy it again|is not an idx file"):
             list_images(images)
     images.write_bytes(bytes([0, 0, 8, 3]) + b"\xff" * 12)  # promises 2^96 numbers
-    with pytest.raises(UserError, match="promises"):
+    with pytest.raises(UserError, match="announces"):
         list_images(images)
     (tmp_path / "digits").write_bytes(content)
-    with pytest.raises(UserError, match="with labels for images"):
+    with pytest.raises(UserError, match="with labels instead of images"):
         list_images(tmp_path / "digits")
 
 
@@ -239,7 +239,7 @@ def test_damaged_zip_files_are_refused(tmp_path):
     whole = zipped(tmp_path / "a.zip", NAMES).read_bytes()
     (tmp_path / "cut.zip").write_bytes(whole[: len(whole) // 2])
     for read in (list_images, open_store):
-        with pytest.raises(UserError, match=r"cut\.zip is a zip file that is damaged or cut short"):
+        with pytest.raises(UserError, match=r"cut\.zip is a damaged or incomplete zip file"):
             read(tmp_path / "cut.zip")
     broken = bytearray(whole)
     broken[60:70] = b"0123456789"  # inside the first image's bytes
@@ -259,7 +259,7 @@ def test_a_zip_never_writes_and_its_names_lead_nowhere(tmp_path):
 def test_an_entry_that_unpacks_to_more_than_a_picture_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("saccade.data.images.store._LARGEST_FILE", 1000)
     archive = zipped(tmp_path / "a.zip", ["cat/1.png"], b"\0" * 100_000)
-    with pytest.raises(BadImage, match="100,000 bytes, more than any picture"):
+    with pytest.raises(BadImage, match="100,000 bytes, more than any image"):
         list_images(archive).open(0)
     (tmp_path / "large.png").write_bytes(b"\0" * 1001)
     with pytest.raises(BadImage, match="1,001 bytes"):

@@ -62,7 +62,7 @@ def test_a_damaged_entry_is_a_bad_image(folder):
 
 
 def test_what_holds_no_images_is_refused(tmp_path):
-    with pytest.raises(UserError, match="has no images in it"):
+    with pytest.raises(UserError, match="contains no images"):
         open_store(tmp_path)
     (tmp_path / "table.csv").write_text("path,label")
     with pytest.raises(UserError, match="neither a folder nor a zip file"):

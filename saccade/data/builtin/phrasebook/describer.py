@@ -1,4 +1,4 @@
-"""Invents the noun phrases, places and times of the built-in corpus; `phrasebook_author` makes sentences of them.
+"""Composes the noun phrases, places and times of the built-in corpus; author.py makes sentences of them.
 
 Every part is given a budget of English words. It may use less, and it uses more only where it cannot do with less. Choices draw
 on `Random.random()` alone, whose sequence is the same in every version of Python.

@@ -4,7 +4,7 @@ The tables are written for people and read once at import. They hold only what a
 `white blanc/blanche` (feminine), `write/wrote/written` (past and participle). Entries are compared by identity.
 
 Forms of French verbs stand in the order of the persons: je, il or elle, nous, vous, ils. Verbs of action have no present for
-nous and vous (two forms more for each verb, hardly ever read); `phrasebook_author` gives these persons other tenses.
+nous and vous (two forms more for each verb, hardly ever read); author.py gives these persons other tenses.
 """
 
 from collections.abc import Callable
@@ -111,7 +111,7 @@ def determiner(singular: str, french: str, plural: str, french_plural: str) -> D
 
 def verbs(table: str) -> dict[str, Verb]:
     """English, infinitive, then for irregular verbs present and participle, and the imperfect of verbs of state."""
-    found = {}
+    by_infinitive: dict[str, Verb] = {}
     for english, infinitive, *rest in entries(table):
         moves = rest[-1:] == ["être"]
         irregular = rest[: len(rest) - moves]
@@ -122,8 +122,8 @@ def verbs(table: str) -> dict[str, Verb]:
         participle = irregular[1] if irregular[1:] else stem + "é"
         imperfect = tuple(irregular[2].split("/")) if irregular[2:] else ()
         forms = english_verb(*english.split("/"))
-        found[forms[0]] = Verb(forms, infinitive, tuple(present), participle, moves, imperfect)
-    return found
+        by_infinitive[forms[0]] = Verb(forms, infinitive, tuple(present), participle, moves, imperfect)
+    return by_infinitive
 
 
 def english_plural(word: str) -> str:

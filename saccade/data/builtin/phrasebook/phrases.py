@@ -1,7 +1,7 @@
-"""The built-in corpus: English sentences, their French and the gold alignment of their words, as many as you ask for.
+"""The built-in corpus: English sentences, their French and the gold alignment of their words, in any number.
 
-The sentences come from a small grammar: `phrasebook_lexicon` and `phrasebook_expressions` hold the words, `phrasebook_grammar`
-renders them in both languages at once, `phrasebook_describer` and `phrasebook_author` invent what is said.
+The sentences come from a small grammar: lexicon.py and expressions.py have the words, grammar.py renders them in both languages at
+once, describer.py and author.py compose the content.
 The French is a function of the English: whatever French needs to know (gender, number, what a pronoun stands for) is said in
 the same sentence or fixed by convention ("you" is "vous" and several men, "they" is "ils", whoever says "I" is a man).
 
@@ -9,7 +9,7 @@ Sentences have 3 to 40 words, punctuation counted: 17 % have fewer than 10, 39 %
 average is 19. English uses about 540 different words, French about 790 with all their forms.
 
 Words are counted by `split_words`. Alignments are pairs (English word, French word) of sure links; what has no counterpart
-stays unaligned. `phrasebook_grammar` says which words go together.
+is unaligned. grammar.py decides which words are aligned.
 """
 
 import random
@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import islice
-from typing import Literal, get_args
 
+from saccade.data.splits import SPLITS, SplitName
 from saccade.errors import UserError
 
 from .author import Author
@@ -28,7 +28,6 @@ from .expressions import AREA, MONTHS, ON, YEARS
 from .grammar import Span, begins_with_vowel, join, named, noun_phrase, passive, prepositional, with_more
 from .lexicon import PAPERS, THE, VERBS
 
-Split = Literal["train", "valid", "test"]
 ELIDED = {"le": "l'", "la": "l'", "de": "d'", "que": "qu'", "ne": "n'", "je": "j'", "me": "m'", "si": "s'"}
 SOUNDS_LIKE_YOU = ("uni", "use")
 WORD = re.compile(r"\w+(?:-\w+)*['’]?|[^\w\s]")
@@ -41,7 +40,7 @@ class Phrase:
     alignment: tuple[tuple[int, int], ...]  # (source word, target word), sorted
 
 
-def phrases(split: Split, count: int, seed: int = 1) -> list[Phrase]:
+def phrases(split: SplitName, count: int, seed: int = 1) -> list[Phrase]:
     """`count` different pairs. A larger count starts with those of a smaller one; no sentence is ever in two splits."""
     return list(islice(_distinct(in_split(split, _sentences(seed))), count))
 
@@ -51,15 +50,15 @@ def split_words(text: str) -> list[str]:
     return WORD.findall(text)
 
 
-def in_split(split: Split, pairs: Iterator[Phrase]) -> Iterator[Phrase]:
+def in_split(split: SplitName, pairs: Iterator[Phrase]) -> Iterator[Phrase]:
     """Those of `pairs` that belong to the split. The target decides: equal sources have equal targets, so neither side is shared."""
-    if split not in get_args(Split):
-        raise UserError(f"There is no split {split!r} of the built-in corpus; use train, valid or test.")
+    if split not in SPLITS:
+        raise UserError(f"there is no split {split!r} of the built-in corpus: use train, valid or test")
     return (pair for pair in pairs if split_of(pair.target) == split)
 
 
-def split_of(text: str) -> Split:
-    """Six eighths train, one eighth valid, one eighth test, by a hash that is the same everywhere and always."""
+def split_of(text: str) -> SplitName:
+    """Six eighths train, one eighth valid, one eighth test, by a hash that is the same on every machine."""
     eighth = blake2b(text.encode(), digest_size=1, person=b"saccade.data").digest()[0] % 8
     return "valid" if eighth == 0 else "test" if eighth == 1 else "train"
 
@@ -71,10 +70,10 @@ def _sentences(seed: int) -> Iterator[Phrase]:
 
 
 def _distinct(pairs: Iterator[Phrase]) -> Iterator[Phrase]:
-    seen = {LECTURE_SENTENCE.source}
+    sources = {LECTURE_SENTENCE.source}
     for pair in pairs:
-        if pair.source not in seen:
-            seen.add(pair.source)
+        if pair.source not in sources:
+            sources.add(pair.source)
             yield pair
 
 
