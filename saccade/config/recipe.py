@@ -18,7 +18,16 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, create_model
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    create_model,
+    model_validator,
+)
 
 from saccade.config.errors import OPTIONS, Means, Sources, listed, meaning, sentences, together
 from saccade.config.files import (
@@ -37,7 +46,17 @@ from saccade.config.files import (
 from saccade.errors import ConfigError
 from saccade.files import expanded
 
-__all__ = ["Config", "ExistingFile", "ExistingFolder", "Recipe", "find_recipe", "from_values", "load", "recipes"]
+__all__ = [
+    "Config",
+    "ExistingFile",
+    "ExistingFolder",
+    "Recipe",
+    "StartConfig",
+    "find_recipe",
+    "from_values",
+    "load",
+    "recipes",
+]
 
 _VARIABLE = re.compile(r"\$(\$?)\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
@@ -98,6 +117,44 @@ ExistingFile = Annotated[Path, Field(strict=False), Means("the path of a file"),
 ExistingFolder = Annotated[Path, Field(strict=False), Means("the path of a folder"), AfterValidator(_existing_folder)]
 
 
+class StartConfig(Config):
+    """The `start` section of every recipe: another run whose weights and vocabulary this one begins with."""
+
+    if TYPE_CHECKING:
+        weights: str
+
+    @property
+    def run(self) -> Path | None:
+        """`from`, which is a word of Python."""
+        path: Path | None = getattr(self, "from")
+        return path
+
+    @model_validator(mode="after")
+    def _weights_are_from_somewhere(self) -> "StartConfig":
+        if self.run is None and self.weights != "*":
+            raise ValueError(f"weights = {quoted(self.weights)} needs start.from: name the run to take them from")
+        return self
+
+
+_START: type[StartConfig] = create_model(
+    "StartConfig",
+    __base__=StartConfig,
+    **{  # type: ignore[call-overload]
+        "from": (
+            ExistingFolder | None,
+            Field(None, description="a run, or a folder in Hugging Face's format, to take weights and vocabulary from"),
+        ),
+        "weights": (
+            str,
+            Field(
+                "*",
+                description="names of the tensors to take, such as encoder.*; several with commas; all but -output.*",
+            ),
+        ),
+    },
+)
+
+
 class Recipe(Config):
     """A whole recipe: also an instance of its task's Config, so its other sections are `recipe.data` and so on."""
 
@@ -106,6 +163,7 @@ class Recipe(Config):
     description: str = ""
     task: str
     model: Any
+    start: StartConfig
     train: Any
 
     if TYPE_CHECKING:
@@ -124,7 +182,7 @@ class Recipe(Config):
         """Every value, defaults too, as plain text, numbers and lists, in the order of a recipe."""
         values = self.model_dump(mode="json")
         values["model"] = {"name": self.model_module.__name__.rpartition(".")[2], **values["model"]}
-        first = [name for name in ("description", "task", "data", "model", "train") if name in values]
+        first = [name for name in ("description", "task", "data", "model", "start", "train") if name in values]
         return {name: values[name] for name in dict.fromkeys([*first, *values])}
 
     def to_yaml(self) -> str:
@@ -315,7 +373,7 @@ def _wrong_name(
 @cache
 def _recipe_class(task: type[Config], model: type[Config], train: type[Config]) -> type[Recipe]:
     """One class per combination, so that a recipe read back compares equal."""
-    made = create_model("Recipe", __base__=(task, Recipe), model=(model, ...), train=(train, ...))
+    made = create_model("Recipe", __base__=(task, Recipe), model=(model, ...), start=(_START, ...), train=(train, ...))
     made.task_config = task  # type: ignore[attr-defined]
     return cast(type[Recipe], made)
 

@@ -72,6 +72,14 @@ class Trainer(Protocol):
     def loop(self, task: "Trained") -> None: ...
 
 
+class Weights(Protocol):
+    """Weights that were saved in a run directory."""
+
+    @property
+    def directory(self) -> Path: ...
+    def load_into(self, model: nn.Module) -> None: ...
+
+
 class Task(Protocol):
     recipe: Recipe  # with whatever the task chose from the data in place of "auto"
     unit: str  # what is counted: "tokens", "images"
@@ -88,6 +96,10 @@ class Task(Protocol):
 
     def fit(self, trainer: Trainer) -> None:
         """`trainer.loop(self)` for most; a random forest needs no loop."""
+        ...
+
+    def restore(self, weights: Weights) -> None:
+        """`weights.load_into(self.model)` for most."""
         ...
 
     def example_count(self, split: SplitName) -> int: ...

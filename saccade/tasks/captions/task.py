@@ -39,7 +39,7 @@ from saccade.layers.cross_entropy import linear_cross_entropy
 from saccade.metrics.captions import CaptionScores, score_captions
 from saccade.metrics.pointing import Pointed, Pointing, pointed, together
 from saccade.models.shapes import Shapes
-from saccade.tasks.task import Example, Loss, Step, Trainer, Validation, device, trainable
+from saccade.tasks.task import Example, Loss, Step, Trainer, Validation, Weights, device, trainable
 from saccade.tasks.writing import DecodeConfig, Written, as_prefix, generate
 
 _LONGEST = 60  # words of a caption; the longest that people wrote for Flickr8k has 38
@@ -94,7 +94,7 @@ class CaptionTask:
         """A new run: images are decoded into the directory, and a frozen encoder looks at all of them."""
         if recipe.model.encoder.name == "efficientnet-lite0":
             efficientnet.published_weights()  # says what to install, before the images are read
-        task = cls(recipe, caption_data.prepare(recipe.data, directory, say), say)
+        task = cls(recipe, caption_data.prepare(recipe.data, directory, say, recipe.start), say)
         for split in ("train", "valid"):
             task.seen(split)
         if recipe.data.mirrored:
@@ -118,6 +118,9 @@ class CaptionTask:
 
     def fit(self, trainer: Trainer) -> None:
         trainer.loop(self)
+
+    def restore(self, weights: Weights) -> None:
+        weights.load_into(self.model)
 
     def steps(self) -> list[Step]:
         return [Step("loss", trainable([self.model]), self._loss, ("cross-entropy",))]

@@ -38,7 +38,7 @@ from saccade.data.images.store import AnyImage, name_of, pixels_of
 from saccade.errors import UserError
 from saccade.metrics.classes import ClassScores, score_classes
 from saccade.models.shapes import Shapes
-from saccade.tasks.task import Example, Loss, Step, Trainer, Validation, device, trainable
+from saccade.tasks.task import Example, Loss, Step, Trainer, Validation, Weights, device, trainable
 
 _AT_A_TIME = 256  # images judged or predicted in one go
 
@@ -119,6 +119,9 @@ class ClassifyTask:
 
     def fit(self, trainer: Trainer) -> None:
         trainer.loop(self)
+
+    def restore(self, weights: Weights) -> None:
+        weights.load_into(self.model)
 
     def steps(self) -> list[Step]:
         shown = self._term_names() if hasattr(self.model, "terms") else ("accuracy",)

@@ -30,7 +30,7 @@ from saccade.layers.consistency import consistent_cross_entropy
 from saccade.layers.cross_entropy import linear_cross_entropy
 from saccade.metrics.bleu import TranslationScores, score_translations
 from saccade.models.shapes import Shapes
-from saccade.tasks.task import Example, Loss, Step, Trainer, Validation, device, trainable
+from saccade.tasks.task import Example, Loss, Step, Trainer, Validation, Weights, device, trainable
 from saccade.tasks.writing import DecodeConfig, Written, as_prefix, found_in_order, generate
 
 
@@ -102,7 +102,7 @@ class TranslationTask:
     @classmethod
     def prepare(cls, recipe: Recipe, directory: Path, say: Say) -> "TranslationTask":
         """A new run: the corpus is read and tokenised into the directory."""
-        corpus = corpora.prepare(recipe.data, directory, say)
+        corpus = corpora.prepare(recipe.data, directory, say, recipe.start)
         if getattr(recipe.model, "size", None) == "auto":
             pairs = len(corpus.train)
             recipe = recipe.model_copy(update={"model": recipe.model.fitted(pairs)})
@@ -119,6 +119,9 @@ class TranslationTask:
 
     def fit(self, trainer: Trainer) -> None:
         trainer.loop(self)
+
+    def restore(self, weights: Weights) -> None:
+        weights.load_into(self.model)
 
     def steps(self) -> list[Step]:
         reinforced = getattr(self.recipe.model, "selection", "soft") == "hard"
