@@ -24,8 +24,8 @@ from benchmarks.twins import twin
 from saccade.data.text.batching import collate
 from saccade.data.text.shards import TokenPairs
 from saccade.data.text.tokenizer import PAD
-from saccade.tasks.translation.export.engine import CTranslate2Engine
 from saccade.runs.run import Run
+from saccade.tasks.translation.export.engine import CTranslate2Engine
 
 BEAM = 5
 HUGGING_FACE = "Hugging Face"

@@ -10,11 +10,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from saccade.cli.inputs import require_no_file_of_sentences
 
 import saccade
 from saccade import cli
 from saccade.cli import options
-from saccade.cli.inputs import require_no_file_of_sentences
 from saccade.config import files as recipe_files
 from saccade.config import recipe as config
 from saccade.errors import ConfigError, UserError

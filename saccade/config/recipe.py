@@ -15,7 +15,16 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, create_model
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    create_model,
+    model_validator,
+)
 
 from saccade.config.discovery import Discovery, task_names
 from saccade.config.errors import OPTIONS, Sources, sentences, together
@@ -40,6 +49,7 @@ __all__ = [
     "ExistingFile",
     "ExistingFolder",
     "Recipe",
+    "StartConfig",
     "find_recipe",
     "from_values",
     "load",
@@ -106,6 +116,44 @@ ExistingFile = Annotated[Path, Field(strict=False), Means("the path of a file"),
 ExistingFolder = Annotated[Path, Field(strict=False), Means("the path of a folder"), AfterValidator(_existing_folder)]
 
 
+class StartConfig(Config):
+    """The `start` section of every recipe: another run whose weights and vocabulary this one begins with."""
+
+    if TYPE_CHECKING:
+        weights: str
+
+    @property
+    def run(self) -> Path | None:
+        """`from`, which is a word of Python."""
+        path: Path | None = getattr(self, "from")
+        return path
+
+    @model_validator(mode="after")
+    def _weights_are_from_somewhere(self) -> "StartConfig":
+        if self.run is None and self.weights != "*":
+            raise ValueError(f"weights = {quoted(self.weights)} needs start.from: name the run to take them from")
+        return self
+
+
+_START: type[StartConfig] = create_model(
+    "StartConfig",
+    __base__=StartConfig,
+    **{  # type: ignore[call-overload]
+        "from": (
+            ExistingFolder | None,
+            Field(None, description="a run, or a folder in Hugging Face's format, to take weights and vocabulary from"),
+        ),
+        "weights": (
+            str,
+            Field(
+                "*",
+                description="names of the tensors to take, such as encoder.*; several with commas; all but -output.*",
+            ),
+        ),
+    },
+)
+
+
 class Recipe(Config):
     """A whole recipe: also an instance of its task's Config, so its other sections are `recipe.data` and so on."""
 
@@ -115,6 +163,7 @@ class Recipe(Config):
     description: str = ""
     task: str
     model: Any
+    start: StartConfig
     train: Any
 
     if TYPE_CHECKING:
@@ -133,7 +182,7 @@ class Recipe(Config):
         """Every value, defaults too, as plain text, numbers and lists, in the order of a recipe."""
         values = self.model_dump(mode="json")
         values["model"] = {"name": self.model_name, **values["model"]}
-        first = [name for name in ("description", "task", "data", "model", "train") if name in values]
+        first = [name for name in ("description", "task", "data", "model", "start", "train") if name in values]
         return {name: values[name] for name in dict.fromkeys([*first, *values])}
 
     def to_yaml(self) -> str:
@@ -291,7 +340,10 @@ def _as_json(values: dict[str, Any], label: str) -> bytes:
 @cache
 def _recipe_class(task: type[Config], model: type[Config], train: type[Config], model_name: str) -> type[Recipe]:
     """One class per combination, so that a recipe read back compares equal."""
-    made = cast(type[Recipe], create_model("Recipe", __base__=(task, Recipe), model=(model, ...), train=(train, ...)))
+    made = cast(
+        type[Recipe],
+        create_model("Recipe", __base__=(task, Recipe), model=(model, ...), start=(_START, ...), train=(train, ...)),
+    )
     made.task_config, made.model_name = task, model_name
     return made
 

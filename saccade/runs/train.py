@@ -13,6 +13,7 @@ from saccade.config.recipe import Recipe
 from saccade.errors import ConfigError, UserError
 from saccade.files import write_text
 from saccade.runs.opening import task_class
+from saccade.runs.starting import StartingWeights, starting_weights
 from saccade.tasks.task import AnyTask
 from saccade.training.checkpoint import RunDirectory
 from saccade.training.interrupts import Interrupted
@@ -113,12 +114,17 @@ def open_task(recipe: Recipe, directory: RunDirectory, reporter: Reporter, world
     It holds what the task chose from the data too, so everybody else reads it from there.
     """
     if not new:
-        return _reopened(recipe, directory)
+        task = _reopened(recipe, directory)
+        if world.leads and not directory.saved_steps():
+            _start(task, starting_weights(recipe.start, reporter.say))
+        return task
     with world.leader_first():
         if world.leads:
             directory.begin()
             try:
+                weights = starting_weights(recipe.start, reporter.say)
                 prepared: AnyTask = task_class(recipe).prepare(recipe, directory.path, reporter.say)
+                _start(prepared, weights)
                 directory.require_it_is_whole()
             except (UserError, KeyboardInterrupt) as error:
                 directory.undo_begin()
@@ -128,6 +134,11 @@ def open_task(recipe: Recipe, directory: RunDirectory, reporter: Reporter, world
             write_text(directory.config, prepared.recipe.to_yaml())
             directory.is_ready()
     return prepared if world.leads else _reopened(recipe, directory)
+
+
+def _start(task: AnyTask, weights: StartingWeights | None) -> None:
+    if weights is not None:
+        task.restore(weights)
 
 
 def _reopened(recipe: Recipe, directory: RunDirectory) -> AnyTask:

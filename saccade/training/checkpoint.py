@@ -240,18 +240,32 @@ class RunDirectory:
         return [path for path in self._states() if _BETWEEN not in path.name]
 
 
+class SavedWeights:
+    """The weights of a run, for `task.restore`."""
+
+    def __init__(self, directory: Path, say: Callable[[str], None]):
+        self.directory = directory
+        self._say = say
+
+    def load_into(self, model: nn.Module) -> None:
+        load_weights(model, self.directory, self._say)
+
+
 def load_weights(model: nn.Module, directory: Path, say: Callable[[str], None]) -> None:
+    put_tensors(model, read_weights(directory, say), str(directory))
+
+
+def read_weights(directory: Path, say: Callable[[str], None]) -> dict[str, Tensor]:
     """The run's weights: those of its best validation or, before the first one, of its newest state."""
     run = RunDirectory(directory)
     if run.model.exists() or not run.saved_steps():
-        load_model(model, run.model)
-        return
+        return read_model(run.model)
     state = run.latest_state(say)
     if state is None:
         raise _no_weights(run.model)
     tensors, progress = state
-    put_tensors(model, weights_of_state(tensors), f"the state of step {progress.step}")
     say(f"{directory} has not been validated yet: these are the weights of step {progress.step}")
+    return weights_of_state(tensors)
 
 
 def load_model(model: nn.Module, path: Path) -> None:

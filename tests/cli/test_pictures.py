@@ -10,10 +10,10 @@ from types import SimpleNamespace
 
 import pytest
 from PIL import Image
+from saccade.runs.looking import looked
 
 import saccade as library
 from saccade import cli
-from saccade.runs.looking import looked
 from saccade.runs.train import train
 
 

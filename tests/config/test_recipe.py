@@ -50,7 +50,7 @@ def test_what_is_written_reads_back_equal(loaded: Any, package: str, folder: Pat
     again = load("written.yaml", package=package)
     assert again == recipe
     assert again.to_yaml() == recipe.to_yaml()
-    assert list(recipe.to_dict()) == ["description", "task", "data", "model", "train", "decode"]
+    assert list(recipe.to_dict()) == ["description", "task", "data", "model", "start", "train", "decode"]
     assert list(recipe.to_dict()["model"]) == ["name", "hidden", "heads", "dropout", "score", "tied"]
 
 

@@ -12,8 +12,8 @@ from PIL import Image
 
 from saccade import load
 from saccade.errors import UserError
-from saccade.tasks.translation.export.onnx import export_onnx
 from saccade.runs.train import train
+from saccade.tasks.translation.export.onnx import export_onnx
 
 from .readme import program_of
 

@@ -12,8 +12,8 @@ import torch
 from saccade.data.text.pairs import as_line
 from saccade.errors import ConfigError, UserError
 from saccade.export import to_ctranslate2
-from saccade.tasks.translation.export.search import CTranslate2Search
 from saccade.tasks.translation.export.ctranslate2 import export_ctranslate2
+from saccade.tasks.translation.export.search import CTranslate2Search
 
 from .readme import program_of
 

@@ -8,9 +8,9 @@ from base64 import b64decode
 import numpy as np
 import pytest
 from PIL import Image
+from saccade.serve.captions import CaptionRun
 
 import saccade
-from saccade.serve.captions import CaptionRun
 from saccade.serve.limits import Limits
 from saccade.tasks.captions import look as captioning
 

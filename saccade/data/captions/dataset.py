@@ -23,13 +23,14 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field, ValidationInfo, model_validator
 
-from saccade.config.recipe import Config, ExistingFile, files_may_be_missing
+from saccade.config.recipe import Config, ExistingFile, StartConfig, files_may_be_missing
 from saccade.data.builtin.shapes import SIDE, Region
 from saccade.data.captions.sources import Source, files_source, shapes_source
 from saccade.data.image_shape import ImageShape
 from saccade.data.images.cache import ImageSet, write_sets
 from saccade.data.images.dataset import ImagesPath
 from saccade.data.splits import PURPOSES, SPLITS, SplitName
+from saccade.data.text.starting import vocabularies_of
 from saccade.data.text.tokenizer import Tokenizer, Vocabularies
 from saccade.errors import Say, UserError
 from saccade.files import make_directory, write_text
@@ -159,9 +160,11 @@ class Captions:
         return CaptionSet(images.pixels, images.names, captions, regions, self.vocabulary)
 
 
-def prepare(config: CaptionsConfig, directory: Path, say: Say) -> Captions:
-    """Reads, splits, decodes or draws, learns the words; everything is in `directory` afterwards."""
+def prepare(config: CaptionsConfig, directory: Path, say: Say, start: StartConfig | None = None) -> Captions:
+    """Reads, splits, decodes or draws, learns the words (or takes those of the run to `start` from); everything is in `directory`
+    afterwards."""
     started = time.monotonic()
+    taken = vocabularies_of(start, "words", lowercase=True, joint=True, say=say)
     source = _source(config, say)
     side = SIDE if config.corpus == "shapes" else _SIDE
     # A caption may describe what is at the edge, so nothing is cropped.
@@ -173,7 +176,10 @@ def prepare(config: CaptionsConfig, directory: Path, say: Say) -> Captions:
     # The shapes have few words, and all of them are needed.
     min_count = 1 if config.corpus == "shapes" else config.min_count
     texts = (text for image in captions["train"] for text in image)
-    vocabulary = Tokenizer.train(texts, "words", _LARGEST_VOCABULARY, lowercase=True, min_count=min_count)
+    if taken is None:
+        vocabulary = Tokenizer.train(texts, "words", _LARGEST_VOCABULARY, lowercase=True, min_count=min_count)
+    else:
+        vocabulary = taken.source
     Vocabularies(vocabulary, vocabulary).save(directory / "tokenizer.json")
     write_text(directory / "captions.json", json.dumps({"image": asdict(shape)}, indent=1))
     parts = [

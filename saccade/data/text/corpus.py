@@ -18,13 +18,14 @@ from typing import Literal
 
 from pydantic import Field, ValidationInfo, model_validator
 
-from saccade.config.recipe import Config, ExistingFile, files_may_be_missing
+from saccade.config.recipe import Config, ExistingFile, StartConfig, files_may_be_missing
 from saccade.data.builtin.digits import LONGEST, reversed_digits
 from saccade.data.builtin.phrasebook.phrases import Phrase, phrases
 from saccade.data.splits import PURPOSES, SplitName
 from saccade.data.text.pairs import Pair, Report, counted, holds_both_sides, normalise, read_pairs
 from saccade.data.text.shards import TokenPairs, write_shards
 from saccade.data.text.splitting import split_pairs
+from saccade.data.text.starting import vocabularies_of
 from saccade.data.text.tokenizer import Kind, Tokenizer, Vocabularies
 from saccade.errors import Say, UserError
 from saccade.files import make_directory, write_text
@@ -106,12 +107,14 @@ class Corpus:
         return any(phrase.alignment for phrase in self.test)
 
 
-def prepare(config: CorpusConfig, directory: Path, say: Say) -> Corpus:
-    """Reads, splits, learns the vocabularies, tokenises; everything is in `directory` afterwards."""
+def prepare(config: CorpusConfig, directory: Path, say: Say, start: StartConfig | None = None) -> Corpus:
+    """Reads, splits, learns the vocabularies (or takes those of the run to `start` from), tokenises; everything is in `directory`
+    afterwards."""
+    taken = vocabularies_of(start, config.tokenizer, config.lowercase, config.joint, say)
     train, valid, test = _read(config, say)
     report = Report()
     make_directory(directory)
-    vocabularies = _learn(config, lambda: train(Report()))
+    vocabularies = taken or _learn(config, lambda: train(Report()))
     vocabularies.save(directory / "tokenizer.json")
     write_shards(
         directory / "tokens" / "train",

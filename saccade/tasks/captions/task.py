@@ -110,7 +110,7 @@ class CaptionTask(Trained[AnyImage, CaptionOptions]):
         """A new run: images are decoded into the directory, and a frozen encoder looks at all of them."""
         if recipe.model.encoder.name == "efficientnet-lite0":
             efficientnet.published_weights()  # says what to install, before the images are read
-        task = cls(recipe, caption_data.prepare(recipe.data, directory, say), say)
+        task = cls(recipe, caption_data.prepare(recipe.data, directory, say, recipe.start), say)
         for split in ("train", "valid"):
             task.seen(split)
         if recipe.data.mirrored:

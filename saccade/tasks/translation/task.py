@@ -115,7 +115,7 @@ class TranslationTask(Trained[str, TranslationOptions]):
     @classmethod
     def prepare(cls, recipe: Recipe, directory: Path, say: Say) -> "TranslationTask":
         """A new run: the corpus is read and tokenised into the directory."""
-        corpus = corpora.prepare(recipe.data, directory, say)
+        corpus = corpora.prepare(recipe.data, directory, say, recipe.start)
         if getattr(recipe.model, "size", None) == "auto":
             pairs = len(corpus.train)
             recipe = recipe.model_copy(update={"model": recipe.model.fitted(pairs)})
