@@ -7,7 +7,6 @@ by its name) one for each head. On the page, hovering a word lights its region.
 Axis legend: H heads, Q words and the end, K cells.
 """
 
-from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -28,8 +27,9 @@ from saccade.tasks.captions.task import Caption, CaptionTask
 from saccade.tasks.image_classes.overlay import short
 from saccade.tasks.translation.look import END
 from saccade.views.axes import Grid, Tokens
-from saccade.views.document import filled, write_by_ending
+from saccade.views.document import write_by_ending
 from saccade.views.maps import AttentionMap
+from saccade.views.page import page as map_page
 from saccade.views.shelves import Panel, Shelf, blended, enlarged, on_shelves, printed, uncovered
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 _PANEL = 1.5  # inches on the longer side
 _LINE = 100  # letters
-_DIGITS = 4  # of each weight in a page
 
 
 @dataclass(frozen=True)
@@ -105,19 +104,8 @@ def svg(sight: CaptionSight, title: str = "") -> bytes:
 
 def page(sight: CaptionSight, title: str = "") -> str:
     """One HTML file that holds everything it shows, loads nothing and sends nothing."""
-    rows, columns = sight.picture.shape[:2]
-    grid = _grid(sight.maps[0])
-    data = {
-        "rows": rows,
-        "columns": columns,
-        "pixels": b64encode(np.ascontiguousarray(sight.picture).tobytes()).decode(),
-        "grid": [grid.rows, grid.columns],
-        "words": list(sight.words),
-        "maps": [
-            {"label": each.label, "weights": each.weights.astype(float).round(_DIGITS).tolist()} for each in sight.maps
-        ],
-    }
-    return filled("captions.html", title or sight.answer.text, data)
+    title = title or sight.answer.text
+    return map_page(sight.maps, title, "caption", "picture", sight.picture, subtitle=_subtitle(sight))
 
 
 def draw(sight: CaptionSight, title: str = "") -> "Figure":

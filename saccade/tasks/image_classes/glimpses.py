@@ -9,7 +9,6 @@ The probabilities after an early glimpse are what the network would answer if it
 Axis legend: T glimpses, S scales, C channels, H rows, W columns, P patch, N classes.
 """
 
-from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,8 +25,10 @@ from saccade.models.glimpse import GlimpseNetwork
 from saccade.tasks.image_classes import headline
 from saccade.tasks.image_classes.task import Classified, ClassifyTask
 from saccade.views.axes import Grid, Steps
-from saccade.views.document import filled, write_by_ending
+from saccade.views.document import write_by_ending
 from saccade.views.maps import AttentionMap
+from saccade.views.page import document, map_to_dict
+from saccade.views.view import data_address, picture_to_dict
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,20 +159,21 @@ def save(path: GlimpsePath, file: str | Path, title: str = "") -> None:
 
 def page(path: GlimpsePath, title: str = "") -> str:
     """One HTML file that holds everything it shows, loads nothing and sends nothing: step through the glimpses."""
-    rows, columns = path.picture.shape[:2]
-    data = {
-        "rows": rows,
-        "columns": columns,
-        "pixels": _pixels(path.picture),
-        "patch": path.patches.shape[2],
-        "patches": [[_pixels(patch) for patch in seen] for seen in path.patches],
+    shown = map_to_dict(path.attention_map(), "glimpses", "picture")
+    shown["queries"] |= {
         "windows": path.windows.tolist(),
-        "locations": [_short(location) for location in path.locations],
-        "probabilities": [_short(row) for row in path.probabilities],
         "classes": list(path.classes),
-        "subtitle": subtitle_of(path),
+        "probabilities": [_short(row) for row in path.probabilities],
+        "patches": [[data_address(_bytes(patch)) for patch in seen] for seen in path.patches],
     }
-    return filled("glimpses.html", title or title_of(path), data)
+    return document(
+        {
+            "title": title or title_of(path),
+            "subtitle": subtitle_of(path),
+            "picture": picture_to_dict(_bytes(path.picture)),
+            "maps": [shown],
+        }
+    )
 
 
 def title_of(path: GlimpsePath) -> str:
@@ -214,7 +216,6 @@ def _patches(
     return (seen if picture.ndim == 3 else seen.squeeze(-1)).numpy()
 
 
-def _pixels(picture: NDArray[np.float32]) -> str:
-    """Red, green and blue of every pixel, a byte each."""
-    colours = picture if picture.shape[-1:] == (3,) and picture.ndim == 3 else np.repeat(picture[..., None], 3, axis=-1)
-    return b64encode((255 * colours).round().astype(np.uint8).tobytes()).decode()
+def _bytes(picture: NDArray[np.float32]) -> NDArray[np.uint8]:
+    """From 0 to 1 as bytes."""
+    return (255 * picture).round().clip(0, 255).astype(np.uint8)

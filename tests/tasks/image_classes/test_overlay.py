@@ -1,6 +1,7 @@
 """Attention stands on the picture where the weights are, and the picture says what it shows."""
 
 import json
+import re
 import subprocess
 import sys
 import warnings
@@ -210,7 +211,7 @@ def test_files_of_every_ending_are_written(tmp_path):
         np.testing.assert_array_equal(AttentionMap.from_dict(stored).weights, each.weights)
     page = (tmp_path / "new" / "a.html").read_text()
     assert f"{sight.answer.text} (probability" in page
-    assert '"columns":6,"extra":1' in page
+    assert '"columns":6,"extra":["[class]"]' in page
     with pytest.raises(UserError, match=r"the name must end in \.png, \.svg, \.html or \.json"):
         save(sight, tmp_path / "a.gif")
 
@@ -221,8 +222,12 @@ def test_a_page_holds_every_cells_row_unless_that_is_too_much(tmp_path, monkeypa
     monkeypatch.setattr("saccade.tasks.image_classes.overlay._WHOLE_PAGE", 100)
     save(sight, tmp_path / "rows.html")
     whole, rows = ((tmp_path / name).read_text() for name in ("whole.html", "rows.html"))
-    assert whole.count("row 3 column 5") == 2 * rows.count("row 3 column 5")
-    assert len(rows) < len(whole)
+    shapes = [
+        np.shape(json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1])["maps"][-1]["weights"])
+        for text in (whole, rows)
+    ]
+    assert shapes[0][1] == shapes[0][2]
+    assert shapes[1] == (shapes[0][0], 1, shapes[0][2])
     assert "only as seen from [class]:" in rows
     save(see(a_task(tmp_path, "pooled"), a_picture()), tmp_path / "pooled.html")
     assert "only as seen from the pooling query and the average cell:" in (tmp_path / "pooled.html").read_text()
