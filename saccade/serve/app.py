@@ -7,11 +7,11 @@ never names a file: the page's files are read once, at start, and found by their
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -40,6 +40,9 @@ from saccade.serve.metrics import Metrics
 from saccade.serve.served import Served
 from saccade.serve.translations import Stopped, TextRun
 from saccade.serve.worker import Busy, Worker
+
+if TYPE_CHECKING:
+    from importlib.abc import Traversable
 
 _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 _REFUSALS: dict[int | str, dict[str, Any]] = {
@@ -268,18 +271,28 @@ def _add_state(app: FastAPI, asking: Asking, metrics: Metrics) -> None:
 
 
 def _add_page(app: FastAPI) -> list[str]:
-    """Every file of the page under its own name, read now."""
+    """Every file of the page under its own name, read now: the page itself, the modules that draw views, and the tasks' own parts of it."""
     paths = []
-    for file in files("saccade.serve").joinpath("static").iterdir():
-        ending = "." + file.name.rpartition(".")[2]
-        if ending not in _TYPES:
-            continue
-        page = {"index.html": "/", "docs.html": "/docs"}.get(file.name, f"/static/{file.name}")
-        app.add_api_route(
-            page, _file(file.read_bytes(), _TYPES[ending]), methods=["GET", "HEAD"], include_in_schema=False
-        )
-        paths.append(page)
+    for path, file in _page_files():
+        kind = _TYPES["." + file.name.rpartition(".")[2]]
+        app.add_api_route(path, _file(file.read_bytes(), kind), methods=["GET", "HEAD"], include_in_schema=False)
+        paths.append(path)
     return paths
+
+
+def _page_files() -> "Iterator[tuple[str, Traversable]]":
+    """`tasks/NAME/page.js` is the part of one task, /static/tasks/NAME.js; the modules beside it are what it imports."""
+    pages = {"index.html": "/", "docs.html": "/docs"}
+    for file in files("saccade.serve").joinpath("static").iterdir():
+        yield pages.get(file.name, f"/static/{file.name}"), file
+    for file in files("saccade.views").joinpath("page").iterdir():
+        if file.name.endswith((".js", ".css")):
+            yield f"/static/views/{file.name}", file
+    for task in files("saccade.tasks").iterdir():
+        for file in task.iterdir() if task.is_dir() else ():
+            if file.name.endswith(".js"):
+                place = task.name if file.name == "page.js" else f"{task.name}/{file.name[:-3]}"
+                yield f"/static/tasks/{place}.js", file
 
 
 def _file(content: bytes, kind: str) -> Callable[[], Any]:

@@ -19,12 +19,14 @@ const isSame = (a, b) => Boolean(a && b) && a.query === b.query && a.key === b.k
 
 export class MapView {
   // `onCell(query, key)`: a cell of the matrix was clicked. `onTurn(query, key)`: a query was dragged onto another key, where `turns` allows
-  // it. `onPlace([x, y])`: a place of a picture was clicked whose own row is not among the weights, in shares of its width and height.
+  // it. `onPlace([x, y])`: a place of a picture was clicked that is no query of this map, in shares of its width and height.
   constructor({onCell = null, onTurn = null, onPlace = null} = {}) {
     Object.assign(this, {onCell, onTurn, onPlace, turns: false, target: null, map: null});
     this.pinned = this.hovered = null;
     this.step = null;      // queries after this one are not written yet; null: all are
     this.strength = 1;      // of the colours over a picture
+    this.marked = undefined;      // a key to frame while none is chosen
+    this.placeHint = "";      // what a click on a picture does
     this.renderers = [];
     this.status = element("p", {className: "status", role: "status", "aria-live": "polite"});
     this.place = element("div");
@@ -93,8 +95,8 @@ export class MapView {
   }
 
   get state() {
-    const {weights, limit, chosen, pinned, step, target, strength} = this;
-    return {weights, limit, chosen, pinned, step, target, strength};
+    const {weights, limit, chosen, pinned, step, target, strength, marked} = this;
+    return {weights, limit, chosen, pinned, step, target, strength, marked};
   }
 
   update() {
@@ -131,7 +133,7 @@ export class MapView {
 
   hint() {
     const {queries, keys} = this.map;
-    if (queries.labels.length === 1) return `Where ${queries.labels[0]} looks.${this.onPlace ? " Click the picture to see where that place looks." : ""}`;
+    if (queries.labels.length === 1) return `Where ${queries.labels[0]} looks.${this.placeHint ? ` ${this.placeHint}` : ""}`;
     if (queries.kind === "steps" && isGrid(keys)) return "Play the steps, or choose one by its number.";
     if (isGrid(queries) && isGrid(keys)) return "Seen from all cells on average. Hover over, tap or move to a cell to see where it looks.";
     const nouns = [...new Set([nounOf(queries), nounOf(keys)])];

@@ -50,7 +50,7 @@ export class Overlay {
     const {weights, chosen, strength} = state, row = this.row(state), limit = this.limit(state);
     const {labels} = this.map.queries, query = chosen.query ?? state.pinned?.query;
     const who = query !== undefined ? labels[query] : weights.length === 1 ? labels[0] : "the average cell";
-    this.keys.paint(row, limit, strength, chosen.key, row ? `The picture, coloured where ${who} looks` : "The picture");
+    this.keys.paint(row, limit, strength, chosen.key ?? state.marked, row ? `The picture, coloured where ${who} looks` : "The picture");
     this.keys.extras.update({...state, limit});
     if (this.words) return this.words.update({...state, limit});
     const seen = chosen.key === undefined || chosen.query !== undefined ? null : column(weights, chosen.key);

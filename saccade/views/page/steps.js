@@ -84,8 +84,9 @@ export class Player {
       });
       if (step) parts.push(shape("path", {d: `M${points[step - 1]} L${points[step]}`, stroke}));
     }
+    const places = apart(points.slice(0, last + 1), 2.1 * size);
     for (let step = 0; step <= last; step++) {
-      const [cx, cy] = points[step], r = step === last ? 1.25 * size : size;
+      const [cx, cy] = places[step], r = step === last ? 1.15 * size : size;
       parts.push(shape("circle", {cx, cy, r, fill: stepColour(step, this.count)}),
         shape("text", {x: cx, y: cy, "font-size": 1.25 * r}, String(step + 1)));
     }
@@ -115,4 +116,18 @@ export class Player {
     this.timer = null;
     this.play.textContent = "Play";
   }
+}
+
+// Where numbers go that would hide each other: the latest stays in its place, earlier ones move aside.
+function apart(points, distance) {
+  const placed = [];
+  const isFree = ([x, y]) => placed.every(([u, v]) => Math.hypot(x - u, y - v) >= .95 * distance);
+  [...points].reverse().forEach(([x, y]) => {
+    const around = Array.from({length: 24}, (_, turn) => {
+      const angle = turn * Math.PI / 4 - Math.PI / 2, reach = distance * Math.ceil((turn + 1) / 8);
+      return [x + reach * Math.cos(angle), y + reach * Math.sin(angle)];
+    });
+    placed.push([[x, y], ...around].find(isFree) ?? [x, y]);
+  });
+  return placed.reverse();
 }

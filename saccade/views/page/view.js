@@ -65,7 +65,7 @@ export class ViewDisplay {
   fillHeads(count) {
     const numbers = Array.from({length: count}, (_, head) => option(String(head), String(head)));
     this.head.replaceChildren(...(count > 1 ? [option("average", `average of ${count}`)] : []), ...numbers);
-    this.head.value = count === 1 ? "0" : Number(this.state.head) < count ? this.state.head : "average";
+    this.head.value = count === 1 ? "0" : this.state.head && Number(this.state.head) < count ? this.state.head : "average";
     this.head.parentElement.hidden = count === 1;
   }
 

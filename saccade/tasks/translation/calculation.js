@@ -1,7 +1,7 @@
 // How one attention weight came about, with the model's own numbers: query and key, score, softmax over the row, weighted sum.
 
-import {ask} from "./api.js";
-import {bold, byId, digits, element} from "./dom.js";
+import {ask} from "/static/api.js";
+import {bold, byId, digits, element} from "/static/views/dom.js";
 
 // `question` is {run, text, target, map, query, key, words}; `weights` [head] are the cell's weights; `head` is a number, or null for the average.
 // `turn`, if there is one, makes the query look at this key alone; `changed`: the weights on the page are not the model's own.
