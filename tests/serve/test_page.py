@@ -4,7 +4,8 @@ import io
 import json
 import re
 from importlib.resources import files
-from urllib.parse import quote
+from urllib.parse import quote, urljoin
+from urllib.request import urlopen
 
 import pytest
 from PIL import Image
@@ -222,6 +223,25 @@ def test_the_page_names_no_task():
         if file.name.endswith((".js", ".html")):
             words = re.findall(r"\w+", file.read_text("utf-8"))
             assert not set(tasks) & set(words), file.name
+
+
+def test_every_import_of_the_page_is_served_and_exported(address):
+    """Also those that a browser meets only when somebody opens a run of that task."""
+    waiting, sources = ["/static/main.js", "/static/docs.js"], {}
+    waiting += [f"/static/tasks/{name}.js" for name in ("translation", "image_classes", "captions")]
+    while waiting:
+        path = waiting.pop()
+        with urlopen(address + path) as answer:
+            sources[path] = answer.read().decode()
+        found = re.findall(r'^import \{([^}]*)\} from "([^"]+)";$', sources[path], re.MULTILINE)
+        waiting += {urljoin(path, module) for _, module in found} - sources.keys() - set(waiting)
+    for path, source in sources.items():
+        for names, module in re.findall(r'^import \{([^}]*)\} from "([^"]+)";$', source, re.MULTILINE):
+            for name in names.split(", "):
+                imported, _, local = name.partition(" as ")
+                exported = rf"^export (?:const|class|(?:async )?function\*?) {imported}\b"
+                assert re.search(exported, sources[urljoin(path, module)], re.MULTILINE), (path, imported, module)
+                assert len(re.findall(rf"\b{local or imported}\b", source)) > 1, f"{path} does not use {imported}"
 
 
 def test_a_run_without_a_page_of_its_own_gets_the_general_panel(visit, address):

@@ -469,6 +469,9 @@ def test_a_series_stands_under_its_dates_with_gaps_where_values_are_missing(visi
     assert heights == sorted(heights)
     tab.locator(".series").hover(position={"x": 5, "y": 5})
     assert status(tab) == "2024-01-01 is looked at by: near infrared 0.60, red 0.10"
+    strip.focus()
+    tab.keyboard.press("ArrowDown")
+    assert status(tab) == "near infrared looks at 2024-01-01 with weight 0.60."
 
 
 def test_every_scale_has_a_picture_of_its_own(visit):
@@ -477,6 +480,10 @@ def test_every_scale_has_a_picture_of_its_own(visit):
     assert tab.locator(".multiples canvas").count() == 2
     word(tab, "key", 1).hover()
     assert status(tab).startswith("1/2 is looked at by: row 0 column 1 0.90")
+    tab.locator(".multiples canvas").nth(1).focus()
+    tab.keyboard.press("ArrowRight")
+    tab.mouse.move(5, 5)
+    assert status(tab).startswith("row 0 column 1 looks at: 1/2 0.90, 1 0.10")
 
 
 def test_answers_in_classes_and_the_reference_are_said(visit):

@@ -54,6 +54,12 @@ export class DatesChart {
     return {label, svg, bars, marker, values};
   }
 
+  // The place one step away on the strip, for the arrow keys.
+  neighbour(chosen, [right, down]) {
+    const move = (index, by, count) => Math.min(Math.max((index ?? 0) + by, 0), count - 1);
+    return {[this.along]: move(chosen[this.along], right, this.dates.labels.length), [this.across]: move(chosen[this.across], down, this.others.labels.length)};
+  }
+
   limit({weights}) { return limitOf(weights); }
 
   update(state) {

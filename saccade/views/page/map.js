@@ -176,9 +176,12 @@ export class MapView {
     this.update();
   }
 
+  // Whether a click on the picture asks for another row: where its cells are no queries of this map.
+  get takesPlaces() { return this.onPlace && this.renderers[0] instanceof Overlay && !isGrid(this.map.queries); }
+
   click(event) {
     const place = this.locate(event);
-    if (this.onPlace && !isGrid(this.map.queries) && event.target.matches("canvas")) return this.onPlace(placeOn(event.target, event));
+    if (this.takesPlaces && event.target.matches("canvas")) return this.onPlace(placeOn(event.target, event));
     if (!place) return;
     if (place.query !== undefined && place.key !== undefined && this.onCell) return this.onCell(place.query, place.key);
     const isAgain = isSame(this.pinned, place);
@@ -213,7 +216,7 @@ export class MapView {
     if (event.key === "Escape") { this.pinned = this.hovered = null; return this.update(); }
     const item = event.target.closest("[data-kind]"), cell = event.target.closest("td.cell"), stage = event.target.closest("[data-stage]");
     const arrow = ARROWS[event.key];
-    const isEnd = item && (event.key === "Home" || event.key === "End"), isEnter = stage && event.key === "Enter";
+    const isEnd = item && (event.key === "Home" || event.key === "End"), isEnter = stage && event.key === "Enter" && this.takesPlaces;
     if (!(arrow && (item || cell || stage)) && !isEnd && !isEnter) return;
     event.preventDefault();
     if (cell) return this.focusCell(Number(cell.dataset.query) + arrow[1], Number(cell.dataset.key) + arrow[0]);
@@ -223,17 +226,16 @@ export class MapView {
 
   // The arrow keys move over the cells of a picture; Enter is a click on the one they came to.
   moveOnStage(canvas, arrow) {
-    const kind = canvas.dataset.stage, stage = this.renderers.flatMap((renderer) => Object.values(renderer)).find((part) => part?.canvas === canvas);
-    if (!stage) return;
+    const kind = canvas.dataset.stage, stage = this.renderers.flatMap((renderer) => Object.values(renderer).flat()).find((part) => part?.canvas === canvas);
     const now = this.chosen[kind];
     if (!arrow) {
       const [left, top, width, height] = boxOf(stage.grid, stage.photo, (now ?? stage.grid.extra) - stage.grid.extra);
-      return this.onPlace?.([left + width / 2, top + height / 2]);
+      return this.takesPlaces && this.onPlace([left + width / 2, top + height / 2]);
     }
-    const next = stage.neighbour(now, arrow);
-    if (next === null) return;
+    const next = stage ? {[kind]: stage.neighbour(now, arrow)} : this.renderers[0].neighbour(this.chosen, arrow);
+    if (next[kind] === null) return;
     this.hovered = null;
-    this.pinned = {[kind]: next};
+    this.pinned = next;
     this.update();
   }
 

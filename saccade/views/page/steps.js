@@ -12,7 +12,7 @@ export class Player {
   constructor(map, photo, choose) {
     Object.assign(this, {map, photo, choose, axis: map.queries, count: map.queries.labels.length, timer: null});
     this.stage = new Stage("key", map.keys, photo, map.key_title);
-    this.stage.canvas.locate = () => null;      // windows are chosen by their numbers
+    Object.assign(this.stage.canvas, {locate: () => null, tabIndex: -1});      // windows are chosen by their numbers
     this.path = shape("svg", {viewBox: `0 0 ${photo.columns} ${photo.rows}`, "aria-hidden": "true", class: "path"});
     this.buttons = this.axis.labels.map((label, step) => element("button", {type: "button", className: "step", textContent: step + 1,
       "aria-label": label, "aria-pressed": "false", "--colour": stepColour(step, this.count), onclick: () => { this.stop(); this.choose(step); }}));
