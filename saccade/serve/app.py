@@ -7,11 +7,11 @@ never names a file: the page's files are read once, at start, and found by their
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -28,6 +28,9 @@ from saccade.serve.requests import Question, several
 from saccade.serve.served import Served
 from saccade.serve.worker import Busy, Worker
 from saccade.tasks.task import Json
+
+if TYPE_CHECKING:
+    from importlib.abc import Traversable
 
 _PICTURES = {"png": "image/png", "svg": "image/svg+xml", "pdf": "application/pdf"}
 _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -188,7 +191,7 @@ def create_app(runs: Mapping[str, Served], limits: Limits | None = None, access:
     )
     _add_questions(app, asking)
     _add_state(app, asking, metrics)
-    pages = _add_page(app, runs)
+    pages = _add_page(app)
     _add_errors(app)
     paths = [route.path for route in app.routes if hasattr(route, "path") and "{" not in route.path]
     app.add_middleware(Guard, limits=limits, access=access, metrics=metrics, paths=[*paths, *pages])
@@ -287,23 +290,29 @@ def _add_state(app: FastAPI, asking: Asking, metrics: Metrics) -> None:
         return Response(metrics.text(lambda: asking.worker.waiting), media_type="text/plain; version=0.0.4")
 
 
-def _add_page(app: FastAPI, runs: Mapping[str, Served]) -> list[str]:
-    """Every file of the page under its own name, read now; what tasks add to it as /static/tasks/TASK.js."""
-    contents: dict[str, tuple[bytes, str]] = {}
-    for package, folder in (("saccade.serve", "static"), ("saccade.views", "page")):
-        root = files(package).joinpath(folder)
-        prefix = "/static" if folder == "static" else "/static/views"
-        for file in root.iterdir() if root.is_dir() else ():
-            ending = "." + file.name.rpartition(".")[2]
-            if ending in _TYPES:
-                page = {"/static/index.html": "/", "/static/docs.html": "/docs"}.get(f"{prefix}/{file.name}")
-                contents[page or f"{prefix}/{file.name}"] = (file.read_bytes(), _TYPES[ending])
-    for run in runs.values():
-        if run.page is not None:
-            contents[f"/static/tasks/{run.run.recipe.task}.js"] = (run.page.read_bytes(), _TYPES[".js"])
-    for page, (content, kind) in contents.items():
-        app.add_api_route(page, _file(content, kind), methods=["GET", "HEAD"], include_in_schema=False)
-    return list(contents)
+def _add_page(app: FastAPI) -> list[str]:
+    """Every file of the page under its own name, read now: the page itself, the modules that draw views, and the tasks' own parts of it."""
+    paths = []
+    for path, file in _page_files():
+        kind = _TYPES["." + file.name.rpartition(".")[2]]
+        app.add_api_route(path, _file(file.read_bytes(), kind), methods=["GET", "HEAD"], include_in_schema=False)
+        paths.append(path)
+    return paths
+
+
+def _page_files() -> "Iterator[tuple[str, Traversable]]":
+    """`tasks/NAME/page.js` is the part of one task, /static/tasks/NAME.js; the modules beside it are what it imports."""
+    pages = {"index.html": "/", "docs.html": "/docs"}
+    for file in files("saccade.serve").joinpath("static").iterdir():
+        yield pages.get(file.name, f"/static/{file.name}"), file
+    for file in files("saccade.views").joinpath("page").iterdir():
+        if file.name.endswith((".js", ".css")):
+            yield f"/static/views/{file.name}", file
+    for task in files("saccade.tasks").iterdir():
+        for file in task.iterdir() if task.is_dir() else ():
+            if file.name.endswith(".js"):
+                place = task.name if file.name == "page.js" else f"{task.name}/{file.name[:-3]}"
+                yield f"/static/tasks/{place}.js", file
 
 
 def _file(content: bytes, kind: str) -> Callable[[], Any]:

@@ -115,9 +115,9 @@ class View:
         return save.pdf(self.figure(), self.title)
 
     def html(self) -> str:
-        from saccade.views.page import page
+        from saccade.views.page import document
 
-        return page(self)
+        return document(self.to_dict(digits=_PAGE_DIGITS))
 
     def save(self, path: str | Path) -> None:
         """Write a picture (.png, .svg, .pdf), a page (.html) or data (.json). Missing directories are made."""

@@ -3,7 +3,9 @@
 import io
 import json
 import re
-from urllib.parse import quote
+from importlib.resources import files
+from urllib.parse import quote, urljoin
+from urllib.request import urlopen
 
 import pytest
 from PIL import Image
@@ -75,7 +77,7 @@ def test_hovering_on_either_side_lights_the_partners(visit, address):
     tab.locator("[data-kind=query][data-index='0']").hover()
     assert "looks at:" in tab.get_by_role("status").inner_text()
     shown = [float(number or 0) for number in numbers(tab, "key")]
-    row = [float(number) for number in cells(tab)[: len(shown)]]
+    row = [float(number or 0) for number in cells(tab)[: len(shown)]]
     assert shown == pytest.approx(row, abs=0.006)
     tab.locator("[data-kind=key][data-index='1']").hover()
     assert "is looked at by:" in tab.get_by_role("status").inner_text()
@@ -154,7 +156,7 @@ def test_a_cell_opens_the_calculation_of_its_weight(visit, run, text, equation):
     if run == "words":
         tab.get_by_label(re.compile("^Head")).select_option("1")
     cell = tab.locator("td.cell[data-query='0'][data-key='1'] button")
-    weight = float(cell.inner_text())
+    weight = float(cell.inner_text() or 0)
     cell.click()
     dialog = tab.get_by_role("dialog", name=re.compile("How .* came to look at"))
     dialog.wait_for()
@@ -178,25 +180,29 @@ def test_a_dropped_picture_gets_classes_and_an_overlay(visit, tmp_path):
     transfer = tab.evaluate_handle(make, list(written.getvalue()))
     tab.dispatch_event("#drop", "drop", {"dataTransfer": transfer})
     tab.locator(".classes li").nth(9).wait_for()
-    pixels = "canvas => canvas.toDataURL()"
-    before = tab.locator("canvas").evaluate(pixels)
-    tab.get_by_label(re.compile("^Attention")).select_option(index=1)
-    assert tab.locator("canvas").evaluate(pixels) != before
-    with tab.expect_response("**/api/look") as asked:
-        tab.locator("canvas").click(position={"x": 5, "y": 5})
-    assert asked.value.request.post_data_json["pixel"] == [0, 0]
-    tab.get_by_text("Where row 0 column 0 looks").wait_for()
+    pixels, stage = "canvas => canvas.toDataURL()", tab.locator("canvas.stage")
+    before = stage.evaluate(pixels)
     attention = tab.get_by_label(re.compile("^Attention"))
+    attention.select_option(index=1)
+    assert stage.evaluate(pixels) != before
+    with tab.expect_response("**/api/look") as asked:
+        stage.click(position={"x": 5, "y": 5})
+    assert asked.value.request.post_data_json["pixel"] == [0, 0]
+    tab.mouse.move(0, 0)
+    tab.get_by_text("Where row 0 column 0 looks").wait_for()
     attention.select_option(index=0)  # all layers together, from the clicked place, too
     assert "Where row 0 column 0 looks" in tab.get_by_role("status").inner_text()
     chosen = attention.input_value()
-    tab.locator("canvas").click(position={"x": 400, "y": 5})
+    right = stage.bounding_box()["width"] - 6
+    stage.click(position={"x": right, "y": 5})
+    tab.mouse.move(0, 0)
     tab.get_by_text(re.compile("Where row 0 column [1-9]")).wait_for()
     assert attention.input_value() == chosen
-    tab.locator("canvas").click(position={"x": 400, "y": 5})  # the same place again
+    stage.click(position={"x": right, "y": 5})  # the same place again
+    tab.mouse.move(0, 0)
     tab.get_by_text("Where [image] looks").wait_for()
-    tab.locator("canvas").hover(position={"x": 60, "y": 60})
-    assert "weight" in tab.get_by_role("status").inner_text()
+    stage.hover(position={"x": 60, "y": 60})
+    assert "is looked at by: [image]" in tab.get_by_role("status").inner_text()
 
 
 @pytest.mark.slow
@@ -207,6 +213,48 @@ def test_an_example_picture_is_one_click(visit):
     assert "example=1" in tab.url
     tab.reload()
     tab.locator(".classes li").nth(9).wait_for()
+
+
+def test_the_page_names_no_task():
+    folder = files("saccade.serve").joinpath("static")
+    tasks = [each.name for each in files("saccade.tasks").iterdir() if each.is_dir() and not each.name.startswith("_")]
+    assert len(tasks) >= 3
+    for file in folder.iterdir():
+        if file.name.endswith((".js", ".html")):
+            words = re.findall(r"\w+", file.read_text("utf-8"))
+            assert not set(tasks) & set(words), file.name
+
+
+def test_every_import_of_the_page_is_served_and_exported(address):
+    """Also those that a browser meets only when somebody opens a run of that task."""
+    waiting, sources = ["/static/main.js", "/static/docs.js"], {}
+    waiting += [f"/static/tasks/{name}.js" for name in ("translation", "image_classes", "captions")]
+    while waiting:
+        path = waiting.pop()
+        with urlopen(address + path) as answer:
+            sources[path] = answer.read().decode()
+        found = re.findall(r'^import \{([^}]*)\} from "([^"]+)";$', sources[path], re.MULTILINE)
+        waiting += {urljoin(path, module) for _, module in found} - sources.keys() - set(waiting)
+    for path, source in sources.items():
+        for names, module in re.findall(r'^import \{([^}]*)\} from "([^"]+)";$', source, re.MULTILINE):
+            for name in names.split(", "):
+                imported, _, local = name.partition(" as ")
+                exported = rf"^export (?:const|class|(?:async )?function\*?) {imported}\b"
+                assert re.search(exported, sources[urljoin(path, module)], re.MULTILINE), (path, imported, module)
+                assert len(re.findall(rf"\b{local or imported}\b", source)) > 1, f"{path} does not use {imported}"
+
+
+def test_a_run_without_a_page_of_its_own_gets_the_general_panel(visit, address):
+    tab = visit("")
+    view = tab.evaluate("""async () => {
+        const {Panel} = await import("/static/panel.js"), {runs} = await (await fetch("/api/runs")).json();
+        const panel = new Panel(runs.find((run) => run.name === "tiny"), {}, () => {}, (error) => { throw error; });
+        document.getElementById("panels").replaceChildren(panel.root);
+        await panel.answer({text: "1 2 3"});
+        return panel.view.text;
+    }""")
+    assert tab.locator(".panel .answer").inner_text() == view
+    assert tab.locator(".matrix").is_visible()
 
 
 def test_what_is_wrong_is_said_on_the_page(visit):
@@ -224,8 +272,11 @@ def test_the_answer_to_another_question_fades(browser, address):
     for text, fades in (("word " * 500, True), (SENTENCE, False)):
         tab.get_by_label("Sentence").fill(text)
         tab.keyboard.press("Enter")
+        if not fades:  # the next answer is not written over the arcs of the last one
+            assert not tab.locator(".matrix").is_visible()
         tab.wait_for_function("(old) => document.querySelector('.panel').classList.contains('old') === old", arg=fades)
         assert tab.locator("#problem").is_visible() == fades
+    tab.locator(".matrix").wait_for()
     tab.close()
 
 

@@ -1,7 +1,7 @@
 // The API's own description, read from openapi.json and laid out: paths, fields, answers, and a command to try.
 
-import {byId, element} from "./dom.js";
-import {startTheme} from "./theme.js";
+import {startTheme} from "/static/theme.js";
+import {byId, element} from "/static/views/dom.js";
 
 const described = await (await fetch("/openapi.json")).json();
 const schemas = described.components.schemas;
@@ -10,7 +10,7 @@ const resolve = (schema) => schema?.$ref ? schemas[schema.$ref.split("/").at(-1)
 function kindOf(schema) {
   if (schema.$ref) return schema.$ref.split("/").at(-1);
   if (schema.anyOf) return schema.anyOf.map(kindOf).join(" or ");
-  if (schema.enum) return schema.enum.map((each) => JSON.stringify(each)).join(", ");
+  if (schema.enum) return schema.enum.map((value) => JSON.stringify(value)).join(", ");
   if (schema.type === "array") return `list of ${schema.items ? kindOf(schema.items) : "values"}`;
   return schema.type ?? "anything";
 }
@@ -51,7 +51,7 @@ function operation(path, method, about) {
     const example = Object.fromEntries((asked.required ?? ["text"]).map((name) => [name, EXAMPLES[asked.properties[name]?.type] ?? "…"]));
     shown.push(table(asked), ...parts(asked), element("pre", {textContent: `curl ${location.origin}${path} -H 'Content-Type: application/json' -d '${JSON.stringify(example)}'`}));
   } else shown.push(element("pre", {textContent: `curl ${location.origin}${path}`}));
-  const answers = Object.entries(about.responses).map(([status, each]) => `${status} ${each.description}`).join(" · ");
+  const answers = Object.entries(about.responses).map(([status, answer]) => `${status} ${answer.description}`).join(" · ");
   shown.push(element("p", {className: "quiet", textContent: answers}));
   return element("section", {}, ...shown);
 }

@@ -1,24 +1,21 @@
 // The page: which runs, which input, and a link that holds all of it.
 
-import {rememberToken, runs as askRuns} from "./api.js";
-import {CaptionPanel} from "./captions.js";
-import {byId, element, option} from "./dom.js";
-import {PicturePanel} from "./pictures.js";
-import {cycleTheme, startTheme} from "./theme.js";
-import {TranslationPanel} from "./translation.js";
+import {rememberToken, runs as askRuns} from "/static/api.js";
+import {Panel as ViewPanel} from "/static/panel.js";
+import {cycleTheme, startTheme} from "/static/theme.js";
+import {byId, element, option} from "/static/views/dom.js";
 
-const NAMES = ["run", "with", "text", "example", "map", "head", "unit", "prefix"];
-const PANELS = {translation: TranslationPanel, image_classes: PicturePanel, captions: CaptionPanel};
-let runs = [], panels = [], state = {}, latest = 0;
+// `state` is what the link holds: the runs, the input, and whatever the panels add to it.
+let runs = [], panels = [], state = {}, latest = 0, latestChoice = 0;
 
 function readLink() {
-  const given = new URLSearchParams(location.hash.slice(1));
-  if (given.has("token")) rememberToken(given.get("token"));
-  state = Object.fromEntries(NAMES.filter((name) => given.has(name)).map((name) => [name, given.get(name)]));
+  const {token, ...values} = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
+  if (token) rememberToken(token);
+  state = values;
 }
 
 function writeLink() {
-  const kept = NAMES.filter((name) => state[name]).map((name) => [name, state[name]]);
+  const kept = Object.entries(state).filter(([, value]) => value);
   history.replaceState(null, "", `#${new URLSearchParams(kept)}`);
 }
 
@@ -31,81 +28,91 @@ function fail(error) {
 
 const named = (name) => runs.find((run) => run.name === name);
 
-function chooseRuns() {
-  const run = named(state.run) ?? runs[0];
+// The panel of the run's task, or the general one. It is loaded when it is first needed.
+async function panelOf(run) {
+  return run.page === false ? ViewPanel : (await import(`/static/tasks/${run.task}.js`)).Panel;
+}
+
+// Answers whether the panels are there; another choice made meanwhile takes their place.
+async function chooseRuns() {
+  const number = ++latestChoice, run = named(state.run) ?? runs[0];
   state.run = run.name;
-  const others = runs.filter((each) => each.reads === run.reads && each !== run);
-  if (!others.some((each) => each.name === state.with)) delete state.with;
-  byId("run").replaceChildren(...runs.map((each) => option(each.name, each.name, each === run)));
-  byId("with").replaceChildren(option("", "nothing"), ...others.map((each) => option(each.name, each.name, each.name === state.with)));
+  const others = runs.filter((other) => other.reads === run.reads && other !== run);
+  if (!others.some((other) => other.name === state.with)) delete state.with;
+  byId("run").replaceChildren(...runs.map((other) => option(other.name, other.name, other === run)));
+  byId("with").replaceChildren(option("", "nothing"), ...others.map((other) => option(other.name, other.name, other.name === state.with)));
   byId("with-label").hidden = !others.length;
-  const shown = [run, ...(state.with ? [named(state.with)] : [])];
+  const shown = [run, ...(state.with ? [named(state.with)] : [])], kinds = await Promise.all(shown.map(panelOf));
+  if (number !== latestChoice) return false;
   // Two runs have layers of their own: each panel keeps its own choice, and the link holds the first one's.
-  panels = shown.map((each, place) => new PANELS[each.task](each, place ? {unit: state.unit} : state, place ? () => {} : writeLink, fail));
+  panels = shown.map((shownRun, place) => new kinds[place](shownRun, place ? {...state, map: "", head: ""} : state, place ? () => {} : writeLink, fail));
   byId("panels").className = shown.length > 1 ? "two" : "";
   byId("panels").replaceChildren(...panels.map((panel) => panel.root));
   byId("text-form").hidden = run.reads !== "text";
   byId("image-form").hidden = run.reads !== "image";
+  byId("go").textContent = kinds[0].action ?? "Look";
   showExamples(run);
   writeLink();
+  return true;
 }
 
 function showExamples(run) {
   const buttons = run.examples.map((example, place) => run.reads === "text"
-    ? element("button", {type: "button", textContent: example, dir: "auto", onclick: () => { byId("text").value = example; translate(); }})
-    : element("button", {type: "button", className: "picture", onclick: () => look(example, place)}, element("img", {src: example, alt: `Example ${place + 1}`})));
+    ? element("button", {type: "button", textContent: example, dir: "auto", onclick: () => { byId("text").value = example; askText(); }})
+    : element("button", {type: "button", className: "picture", onclick: () => askImage(example, place)}, element("img", {src: example, alt: `Example ${place + 1}`})));
   byId("examples").replaceChildren(...buttons);
 }
 
 // Asks every panel. One that got no answer still shows the one before, which is not an answer to what stands above it: it fades.
-// Whatever comes after a later question was asked is nobody's any more.
-function answers(question) {
+// Answers that arrive after a later question was asked are dropped.
+function answers(question, isFromLink) {
   const number = ++latest;
   return Promise.all(panels.map(async (panel) => {
-    const problem = await question(panel).then(() => null, (error) => error);
+    const problem = await panel.answer(question, isFromLink).then(() => null, (error) => error);
     if (number !== latest || problem?.name === "AbortError") return;
     panel.root.classList.toggle("old", Boolean(problem));
     if (problem) fail(problem);
   }));
 }
 
-async function translate(prefix = "") {
+async function askText(isFromLink = false) {
   const text = byId("text").value.trim();
   if (!text) return fail(new Error("Type a sentence first."));
   fail(null);
-  Object.assign(state, {text, prefix});
+  state.text = text;
+  const asked = answers({text}, isFromLink);
   writeLink();
-  await answers((panel) => panel.translate(text, prefix));
+  await asked;
 }
 
 // `example`: which of the run's pictures it is; a link can name that, and no other picture.
-async function look(image, example) {
+async function askImage(image, example) {
   fail(null);
   state.example = example === undefined ? "" : String(example);
   writeLink();
   byId("image-form").dataset.image = image;
-  await answers((panel) => panel.look(image));
+  await answers({image});
 }
 
 function readFile(file) {
   if (!file) return;
   const reader = new FileReader();
-  reader.onload = () => look(reader.result.slice(reader.result.indexOf(",") + 1));
+  reader.onload = () => askImage(reader.result.slice(reader.result.indexOf(",") + 1));
   reader.onerror = () => fail(new Error("This file cannot be read: choose another one."));
   reader.readAsDataURL(file);
 }
 
-function again() {
-  chooseRuns();
-  if (named(state.run).reads === "text") { if (byId("text").value.trim()) translate(); }
-  else if (byId("image-form").dataset.image) look(byId("image-form").dataset.image);
+async function again() {
+  if (!await chooseRuns()) return;
+  if (named(state.run).reads === "text") { if (byId("text").value.trim()) askText(); }
+  else if (byId("image-form").dataset.image) askImage(byId("image-form").dataset.image);
 }
 
 function listen() {
   byId("run").onchange = (event) => { state = {run: event.target.value, with: state.with, text: byId("text").value.trim()}; again(); };
   byId("with").onchange = (event) => { state.with = event.target.value; again(); };
-  byId("text-form").onsubmit = (event) => { event.preventDefault(); translate(); };
-  byId("text").onkeydown = (event) => { if (event.key === "Enter" && !event.shiftKey) { event.preventDefault(); translate(); } };
+  byId("text-form").onsubmit = (event) => { event.preventDefault(); askText(); };
+  byId("text").onkeydown = (event) => { if (event.key === "Enter" && !event.shiftKey) { event.preventDefault(); askText(); } };
   byId("file").onchange = (event) => { readFile(event.target.files[0]); event.target.value = ""; };
   byId("drop").onkeydown = (event) => { if (event.key === "Enter" || event.key === " ") byId("file").click(); };
   for (const kind of ["dragover", "dragleave", "drop"]) {
@@ -116,7 +123,7 @@ function listen() {
     });
   }
   document.addEventListener("paste", (event) => {
-    const file = [...event.clipboardData.files].find((each) => each.type.startsWith("image/"));
+    const file = [...event.clipboardData.files].find((pasted) => pasted.type.startsWith("image/"));
     if (file && !byId("image-form").hidden) readFile(file);
   });
   byId("link").onclick = async () => {
@@ -129,12 +136,12 @@ function listen() {
   addEventListener("hashchange", () => { readLink(); if (runs.length) start(); else load(); });
 }
 
-function start() {
+async function start() {
   byId("text").value = state.text ?? "";
-  chooseRuns();
+  if (!await chooseRuns()) return;
   const run = named(state.run);
-  if (byId("text").value && run.reads === "text") translate(state.prefix);
-  if (run.reads === "image" && run.examples[state.example]) look(run.examples[state.example], state.example);
+  if (byId("text").value && run.reads === "text") askText(true);
+  if (run.reads === "image" && run.examples[state.example]) askImage(run.examples[state.example], state.example);
 }
 
 async function load() {

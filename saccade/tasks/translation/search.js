@@ -1,8 +1,8 @@
 // The beam search behind a translation, as a tree: words that follow each other stand in a line, a line that parts goes on in several below
 // each other, and what was given up can be unfolded and revived.
 
-import {ask} from "./api.js";
-import {digits, element, share} from "./dom.js";
+import {ask} from "/static/api.js";
+import {digits, element, share} from "/static/views/dom.js";
 
 const FATES = {best: "on the way to the best translation", result: "on the way to another translation", ended: "ended, and others were better",
   followed: "followed for a while", "given up": "given up at once"};
@@ -89,7 +89,7 @@ export class SearchView {
 
 const givenUp = (nodes) => nodes.filter((node) => node.fate === "given up");
 const living = (nodes) => nodes.filter((node) => node.fate !== "given up");
-const countBelow = (node) => node.children.reduce((count, each) => count + 1 + countBelow(each), 0);
+const countBelow = (node) => node.children.reduce((count, child) => count + 1 + countBelow(child), 0);
 
 // A button that shows and hides `content`, which stands for `count` things.
 function unfolding(content, count, open, what) {

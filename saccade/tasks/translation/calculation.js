@@ -1,18 +1,18 @@
 // How one attention weight came about, with the model's own numbers: query and key, score, softmax over the row, weighted sum.
 
-import {ask} from "./api.js";
-import {bold, byId, digits, element} from "./dom.js";
+import {ask} from "/static/api.js";
+import {bold, byId, digits, element} from "/static/views/dom.js";
 
 // `question` is {run, text, target, map, query, key, words}; `weights` [head] are the cell's weights; `head` is a number, or null for the average.
-// `turn`, if there is one, makes the query look at this key alone; `changed`: the weights on the page are not the model's own.
+// `turn`, if there is one, makes the query look at this key alone; `changed`: the weights on the page are not the model's own, and so are not shown.
 export async function openCalculation(question, label, weights, head, turn, changed) {
   const dialog = byId("calculation");
-  const strongest = weights.indexOf(Math.max(...weights));
+  const strongest = weights.indexOf(Math.max(...weights)), labels = weights.map((weight, number) => changed ? String(number) : `${number}: ${digits(weight)}`);
   const show = async (change) => {
     question = {...question, ...change};
     try {
       const answer = await ask("calculation", question);
-      const [title, ...steps] = view(answer, label, weights, head === null, show);
+      const [title, ...steps] = view(answer, label, labels, head === null && !changed, show);
       dialog.replaceChildren(title, ...remarks(turn, changed), ...steps);
     } catch (error) {
       if (!dialog.open) throw error;
@@ -32,18 +32,18 @@ function remarks(turn, changed) {
   return parts.length ? [element("section", {className: "remarks"}, ...parts)] : [];
 }
 
-function view(answer, label, weights, averaged, show) {
+function view(answer, label, headLabels, averaged, show) {
   const query = answer.queries[answer.query], key = answer.keys[answer.key];
   const close = element("button", {type: "button", textContent: "Close", onclick: () => byId("calculation").close()});
   const title = element("h2", {id: "calculation-title"}, "How ", bold(query), " came to look at ", bold(key), ` with weight ${digits(answer.weight, 3)}`);
   const parts = [element("header", {}, element("div", {}, title, element("p", {className: "quiet", textContent: `${label}, head ${answer.head}`})), close)];
-  if (weights.length > 1) parts.push(heads(answer, weights, averaged, show));
+  if (headLabels.length > 1) parts.push(heads(answer, headLabels, averaged, show));
   return [...parts, scoring(answer, query, key), softmax(answer, show), summing(answer, key)];
 }
 
-function heads(answer, weights, averaged, show) {
-  const buttons = weights.map((weight, head) => element("button",
-    {type: "button", "aria-pressed": String(head === answer.head), textContent: `${head}: ${digits(weight)}`, onclick: () => show({head})}));
+function heads(answer, labels, averaged, show) {
+  const buttons = labels.map((textContent, head) => element("button",
+    {type: "button", "aria-pressed": String(head === answer.head), textContent, onclick: () => show({head})}));
   const note = averaged ? "The matrix shows the average of these heads: " : "This cell in every head: ";
   return element("div", {className: "heads"}, note, ...buttons);
 }

@@ -1,7 +1,7 @@
-// What if the model had looked elsewhere? Interventions that somebody made, the translation before them, and a way back.
+// What if the model had looked elsewhere? Interventions that somebody made, the translation before them, and a button that undoes them.
 
-import {ask} from "./api.js";
-import {bold, element, labelled, option} from "./dom.js";
+import {ask} from "/static/api.js";
+import {bold, element, labelled, option} from "/static/views/dom.js";
 
 export class WhatIf {
   // `show(answer)` puts an outcome on the page; `back()` shows the translation as it was.
@@ -46,20 +46,20 @@ export class WhatIf {
 
   async make(question, asked, said) {
     // A turn changes all that follows: later words that were turned before are no more, and the same word turned twice means the later turn.
-    const same = (each) => each.asked.step === asked.step && each.asked.map === asked.map && each.asked.head === asked.head;
-    const kept = this.made.filter((each) => asked.step === undefined || each.asked.step === undefined || (each.asked.step <= asked.step && !same(each)));
+    const isSame = (other) => other.step === asked.step && other.map === asked.map && other.head === asked.head;
+    const kept = this.made.filter(({asked: other}) => asked.step === undefined || other.step === undefined || (other.step <= asked.step && !isSame(other)));
     const made = [...kept, {asked, said}];
     try {
-      const answer = await ask("what-if", {...question, interventions: made.map((each) => each.asked)});
+      const answer = await ask("what-if", {...question, interventions: made.map((change) => change.asked)});
       this.made = made;
       this.root.hidden = false;
-      this.list.replaceChildren(...made.map((each) => element("li", {}, ...each.said)));
+      this.list.replaceChildren(...made.map((change) => element("li", {}, ...change.said)));
       const words = answer.before.words.map((word) => element(word.changed ? "del" : "span", {dir: "auto", textContent: word.text}));
       this.before.replaceChildren(element("span", {className: "quiet", textContent: "Before: "}), ...words.flatMap((word) => [word, " "]));
       if (!answer.after.words.some((word) => word.changed) && !answer.before.words.some((word) => word.changed)) {
         this.before.append(element("span", {className: "quiet", textContent: "— the same words: what was changed did not matter here."}));
       }
-      this.show(answer);
+      await this.show(answer);
     } catch (error) {
       this.failed(error);
     }
