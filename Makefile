@@ -38,6 +38,7 @@ unit: $(READY)  ## pytest
 bench: $(READY)  ## measure speed and memory beside torch's own layers; writes benchmarks/results
 	@$(BIN)/python -m benchmarks.attention
 	@$(BIN)/python -m benchmarks.local2d
+	@$(BIN)/python -m benchmarks.glance
 
 peers: $(READY)  ## measure training beside other libraries; with RUN=directory decoding, start-up and serving, too
 	@$(BIN)/python -m pip install --quiet --editable '.[peers]'
@@ -46,6 +47,7 @@ peers: $(READY)  ## measure training beside other libraries; with RUN=directory 
 	@for each in training recurrent vision; do $(BIN)/python -m benchmarks.$$each || exit 1; done
 	@test -z "$(RUN)" || for each in decoding startup serving; do $(BIN)/python -m benchmarks.$$each $(RUN) || exit 1; done
 	@$(BIN)/python -m benchmarks.picture
+	@$(BIN)/python -m benchmarks.glance
 
 clean:  ## remove the environment and everything built
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

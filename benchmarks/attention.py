@@ -13,7 +13,6 @@ import json
 import sys
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.measure import RESULTS, interleaved, machine, peak_memory, table, write_json
+from benchmarks.picture import draw_complexity
 from saccade.attention import CAUSAL, Attend, Band, MultiHead, Route, ScaledDot, all_scores
 
 SIZE = 128
@@ -279,29 +279,9 @@ def complexity() -> dict[str, Any]:
     half = len(ns) // 2
     fitted = {name: float(np.polyfit(np.log(ns[half:]), np.log(values[half:]), 1)[0]) for name, values in times.items()}
     theory = {name: exponent for name, (_, exponent) in kinds.items()}
-    draw_complexity(ns, times, fitted, theory, Path("docs/images/complexity.png"))
-    return {"n": ns, "seconds": times, "fitted exponent": fitted, "theory": theory}
-
-
-def draw_complexity(
-    ns: list[int], times: dict[str, list[float]], fitted: dict[str, float], theory: dict[str, float], path: Path
-) -> None:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7.5, 5), layout="constrained")
-    axes = figure.add_subplot()
-    for name, values in times.items():
-        label = f"{name}: measured n^{fitted[name]:.2f}, theory n^{theory[name]:.0f}"
-        axes.loglog(ns, [1e3 * value for value in values], marker="o", label=label)
-    axes.set_xlabel("sequence length n")
-    axes.set_ylabel("milliseconds for one layer, forward")
-    axes.set_title("Cost of a layer by sequence length (d = 64)")
-    axes.set_xticks(ns, [str(n) for n in ns])
-    axes.minorticks_off()
-    axes.grid(alpha=0.25)
-    axes.legend(fontsize=9)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=130)
+    measured = {"n": ns, "seconds": times, "fitted exponent": fitted, "theory": theory}
+    draw_complexity(measured)
+    return measured
 
 
 def repeats(length: int) -> int:

@@ -1,25 +1,35 @@
-"""The results against peers as one picture: how many times faster ours is than the best peer, with the goals marked.
+"""The benchmarks as pictures: speed beside the best peer, and the cost of a layer by sequence length.
 
     python -m benchmarks.picture
 
-Reads what the other benchmarks wrote into benchmarks/results; what was not measured is left out. Writes speed.png and speed.svg there.
+Reads what the other benchmarks wrote into benchmarks/results; what was not measured is left out. Writes benchmarks/results/speed.png
+and docs/images/complexity.png. The table in docs/results/README.md is made of the same bars: run benchmarks.glance as well.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from benchmarks import report
 from benchmarks.measure import RESULTS
 from saccade.models.transformer import SIZES
 
-REACHED, MISSED, MARK = "#2a7f62", "#b0793a", "#333333"
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+IMAGES = Path(__file__).parent.parent / "docs" / "images"
+# The inks of saccade/views; the orange of its comparisons (Okabe and Ito), told apart from the blue with any colour vision.
+DARK, BLUE, ORANGE = "#23217c", "#287acd", "#d55e00"
+INK, QUIET, FRAME = "#1b2330", "#5c6675", "#d5dae1"
+LINES = {"self-attention": DARK, "restricted": BLUE, "recurrent": QUIET, "convolution": ORANGE}
 BLEU_LOST = 0.3  # at most, for speed to count
 
 
 @dataclass(frozen=True)
 class Bar:
-    """`peer` is whom it is measured against; `goal` is None where none was set: then the peer itself is. `as_good`: in quality too."""
+    """`peer` is the fastest one measured in the same run. Without a `goal` the peer itself is the goal. `as_good`: in quality too."""
 
     label: str
     times: float
@@ -35,80 +45,115 @@ class Bar:
 def main() -> None:
     bars = [*training(), *recurrent(), *decoding(), *vision(), *quality()]
     if not bars:
-        raise SystemExit(f"there is nothing to draw in {RESULTS}: run benchmarks.training or another one first")
-    draw(bars)
-    print(f"drew {len(bars)} bars into {RESULTS / 'speed.png'} and speed.svg")
+        raise SystemExit(f"{RESULTS} holds no measurement: run benchmarks.training or another benchmark first")
+    draw_speed(bars)
+    print(f"drew {len(bars)} bars into {RESULTS / 'speed.png'}")
+    measured = (report.kept("attention") or {}).get("complexity")
+    if measured:
+        draw_complexity(measured)
+        print(f"drew {IMAGES / 'complexity.png'}")
 
 
-def training() -> Iterator[Bar]:
-    sizes = (report.kept("training") or {}).get("sizes", {})
+def training(name: str = "training") -> Iterator[Bar]:
+    sizes = (report.kept(name) or {}).get("sizes", {})
     for size in SIZES:
         if size in sizes:
-            found = sizes[size]
-            yield _bar(f"training a Transformer, {size}", found, found["contenders"])
+            yield _against_best_peer(f"training a Transformer, {size}", sizes[size])
 
 
-def recurrent() -> Iterator[Bar]:
-    found = report.kept("recurrent")
-    if found:
-        yield _bar("training a recurrent model with attention", found, found["contenders"])
+def recurrent(name: str = "recurrent") -> Iterator[Bar]:
+    measured = report.kept(name)
+    if measured:
+        yield _against_best_peer("training a recurrent model with attention", measured)
 
 
 def decoding() -> Iterator[Bar]:
-    found = report.kept("decoding") or {}
+    measured = report.kept("decoding") or {}
     for batch, how in (("batch 32", "32 at a time"), ("batch 1", "one by one")):
-        rows = found.get(batch, {}).get("contenders", [])
-        theirs = next((row["BLEU"] for row in rows if row["contender"] == "Hugging Face"), 0.0)
+        rows = measured.get(batch, {}).get("contenders", [])
+        peer_bleu = next((row["BLEU"] for row in rows if row["contender"] == "Hugging Face"), 0.0)
         for row in rows:
             name = row["contender"]
             if name.startswith(report.OURS):
                 engine = name.removeprefix(f"{report.OURS}, ").replace(report.OURS, "torch")
-                goal = found[batch]["goals"].get(name)
+                goal = measured[batch]["goals"].get(name)
                 label = f"translating {how}, {engine} (BLEU {row['BLEU']:.1f})"
-                as_good = row["BLEU"] >= theirs - BLEU_LOST
+                as_good = row["BLEU"] >= peer_bleu - BLEU_LOST
                 yield Bar(label, row["faster than Hugging Face"], "Hugging Face", goal, as_good)
 
 
-def vision() -> Iterator[Bar]:
-    found = report.kept("vision") or {}
+def vision(name: str = "vision") -> Iterator[Bar]:
+    measured = report.kept(name) or {}
     for mode, label in (("train", "training a vision Transformer"), ("predict", "classifying images")):
-        if mode in found:
-            yield _bar(label, found[mode], found[mode]["contenders"])
+        if mode in measured:
+            yield _against_best_peer(label, measured[mode])
 
 
 def quality() -> Iterator[Bar]:
-    found = report.kept("quality") or {}
-    if found.get("times sooner at 34"):
-        yield Bar(
-            "time to 34 BLEU on Multi30k, Muon", found["times sooner at 34"], "Hugging Face, AdamW", found["goal"]
-        )
+    measured = report.kept("quality") or {}
+    times = measured.get("times sooner at 34")
+    if times:
+        yield Bar("time to 34 BLEU on Multi30k, Muon", times, "Hugging Face, AdamW", measured["goal"])
 
 
-def _bar(label: str, found: dict[str, Any], rows: list[dict[str, Any]]) -> Bar:
-    peers = [row for row in rows if not row["contender"].startswith(report.OURS)]
+def _against_best_peer(label: str, measured: dict[str, Any]) -> Bar:
+    peers = [row for row in measured["contenders"] if not row["contender"].startswith(report.OURS)]
     best = min(peers, key=lambda row: row[f"{report.OURS} is faster"])
-    return Bar(label, found["against the best peer"], best["contender"], found.get("goal"))
+    return Bar(label, measured["against the best peer"], best["contender"], measured.get("goal"))
 
 
-def draw(bars: list[Bar]) -> None:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, 1.2 + 0.42 * len(bars)), layout="constrained")
-    axes = figure.add_subplot()
-    for place, bar in enumerate(bars):
-        axes.barh(place, bar.times, height=0.6, color=REACHED if bar.is_reached else MISSED)
-        axes.text(max(bar.times, bar.goal or 0.0), place, f"  {bar.times:.2f} × {bar.peer}", va="center", fontsize=9)
+def draw_speed(bars: list[Bar]) -> None:
+    figure, axes = _blank(9, 1.1 + 0.36 * len(bars))
+    for row, bar in enumerate(bars):
+        axes.barh(row, bar.times, height=0.62, color=BLUE if bar.is_reached else ORANGE)
+        end = max(bar.times, bar.goal or 0.0)
+        axes.text(end, row, f"  {bar.times:.2f} × {bar.peer}", va="center", fontsize=9, color=INK)
         if bar.goal is not None:
-            axes.plot([bar.goal, bar.goal], [place - 0.42, place + 0.42], color=MARK, linewidth=2)
-    axes.axvline(1.0, color=MARK, linewidth=0.8, linestyle=":")
+            axes.plot([bar.goal, bar.goal], [row - 0.42, row + 0.42], color=INK, linewidth=2)
+    axes.axvline(1.0, color=INK, linewidth=0.8, linestyle=":")
     axes.set_yticks(range(len(bars)), [bar.label for bar in bars])
     axes.invert_yaxis()
+    axes.margins(y=0.01)
     axes.set_xlim(0, 1.4 * max(max(bar.times, bar.goal or 0.0) for bar in bars))
-    axes.set_xlabel("times faster than the best peer\n(dotted: as fast; black marks: goals; brown: not reached)")
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    for ending in ("png", "svg"):
-        figure.savefig(RESULTS / f"speed.{ending}", dpi=130)
+    axes.set_xlabel("times faster than the best peer\n(dotted line: as fast; black marks: goals; orange: goal missed)")
+    figure.savefig(RESULTS / "speed.png", dpi=130)
+
+
+def draw_complexity(measured: dict[str, Any]) -> None:
+    """Every layer's milliseconds over n, its name and its two exponents written at the end of its line."""
+    figure, axes = _blank(8.5, 4.6)
+    lengths = measured["n"]
+    for name, seconds in measured["seconds"].items():
+        layer, _, cost = name.rpartition(", ")
+        colour = next((colour for start, colour in LINES.items() if layer.startswith(start)), BLUE)
+        axes.loglog(lengths, [1e3 * value for value in seconds], marker="o", markersize=4, linewidth=1.8, color=colour)
+        exponent, theory = measured["fitted exponent"][name], measured["theory"][name]
+        label = f"{layer}, {cost}\nmeasured n$^{{{exponent:.2f}}}$, theory n$^{{{theory:.0f}}}$"
+        above = 12 if layer.startswith("restricted") else -8 if layer.startswith("convolution") else 0
+        end = (lengths[-1], 1e3 * seconds[-1])
+        place = {"xytext": (9, above), "textcoords": "offset points", "va": "center", "annotation_clip": False}
+        axes.annotate(label, end, fontsize=9, color=colour, **place)
+    axes.set_xlabel("sequence length n")
+    axes.set_ylabel("milliseconds, one layer, forward")
+    axes.set_xticks(lengths, [f"{length:,}" for length in lengths])
+    axes.set_yticks([1, 10, 100, 1000], ["1", "10", "100", "1,000"])
+    axes.minorticks_off()
+    axes.grid(color=FRAME, linewidth=0.6)
+    axes.set_axisbelow(True)
+    figure.savefig(IMAGES / "complexity.png", dpi=130, bbox_inches="tight", pad_inches=0.15)
+
+
+def _blank(width: float, height: float) -> "tuple[Figure, Axes]":
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained", facecolor="white")
+    axes = figure.add_subplot()
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(FRAME)
+    axes.tick_params(color=FRAME, labelcolor=INK, labelsize=9)
+    axes.xaxis.label.set_color(QUIET)
+    axes.yaxis.label.set_color(QUIET)
+    return figure, axes
 
 
 if __name__ == "__main__":

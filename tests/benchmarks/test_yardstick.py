@@ -101,7 +101,13 @@ def test_the_picture_draws_what_was_measured_and_nothing_else(tmp_path, monkeypa
     assert list(picture.training()) == [picture.Bar("training a Transformer, tiny", 1.2, "torch.nn", 1.5)]
     picture.main()
     assert (tmp_path / "speed.png").stat().st_size > 1000
-    assert (tmp_path / "speed.svg").exists()
+
+
+def test_the_cost_of_layers_is_drawn_from_what_was_measured(tmp_path, monkeypatch):
+    monkeypatch.setattr(picture, "IMAGES", tmp_path)
+    measured = {"n": [256, 512], "seconds": {"self-attention, n²d": [0.1, 0.4]}}
+    picture.draw_complexity(measured | {name: {"self-attention, n²d": 2.0} for name in ("fitted exponent", "theory")})
+    assert (tmp_path / "complexity.png").stat().st_size > 1000
 
 
 def test_the_time_to_a_mark_lies_between_the_budgets_around_it():
