@@ -73,7 +73,7 @@ class Ours:
         self.changes = self.settings(minutes)
         train = task.recipe.train.model_copy(update={"steps": STEPS, "minutes": minutes, **self.changes})
         self.training = Training(task, train, RunDirectory(Path()), Reporter(quiet=True), World())
-        self.model, self.optimizer = task.model, self.training.optimizers[0]
+        self.model, self.optimizer = task.model, self.training.updates.optimizers[0]
 
     @staticmethod
     def settings(minutes: float) -> dict[str, Any]:

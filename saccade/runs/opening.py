@@ -1,28 +1,14 @@
 """From a directory to the task of the run in it."""
 
 import sys
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-
-from torch import nn
 
 from saccade.config import recipe as configs
 from saccade.config.recipe import Recipe
 from saccade.errors import UserError
 from saccade.tasks.task import AnyTask
-from saccade.training.checkpoint import RunDirectory, load_weights
-
-
-@dataclass(frozen=True)
-class SavedWeights:
-    """The weights in a run directory."""
-
-    directory: Path
-
-    def load_into(self, model: nn.Module) -> None:
-        load_weights(model, self.directory, _note)
-        model.eval()
+from saccade.training.checkpoint import RunDirectory, SavedWeights
 
 
 def open_task(path: Path) -> AnyTask:
@@ -30,7 +16,7 @@ def open_task(path: Path) -> AnyTask:
     if RunDirectory(path).config.exists():
         recipe = stored_recipe(path)
         task = task_class(recipe).reopen(recipe, path)
-        task.restore(SavedWeights(path))
+        task.restore(SavedWeights(path, _note))
         return task
     adopted = _adopted(path) if path.is_dir() else None
     if adopted is None:

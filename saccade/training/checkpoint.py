@@ -249,6 +249,7 @@ class SavedWeights:
 
     def load_into(self, model: nn.Module) -> None:
         load_weights(model, self.directory, self._say)
+        model.eval()
 
 
 def load_weights(model: nn.Module, directory: Path, say: Callable[[str], None]) -> None:

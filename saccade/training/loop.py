@@ -1,9 +1,4 @@
-"""The one loop: every task trains here, whatever its model and however many steps an update has.
-
-A step of an update: add up the losses' totals over a group of batches (and over all processes), divide the gradient once by what was
-counted, clip, let the step's optimiser move its parameters. A group is `gradient_accumulation` batches; an update takes as many groups
-from the epoch as the largest `repeats` of its steps, and repetition r of each step uses group r. Where an epoch ends earlier, its last
-groups are used again.
+"""The one loop: every task trains here, whatever its model and however many steps an update has (updates.py).
 
 Random numbers are seeded anew for every update from (seed, step, rank), so a resumed run draws what the uninterrupted run would have
 drawn, and its final weights are the same bit for bit.
@@ -14,25 +9,23 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, nullcontext
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from saccade.errors import Diverged, UserError
 from saccade.layers.dropout import set_share
-from saccade.tasks.task import AnyTrained, Step, Validation
+from saccade.tasks.task import AnyTrained, Validation
 from saccade.training.board import Board, NoBoard, open_board
 from saccade.training.checkpoint import Progress, RunDirectory, weights_of_state
 from saccade.training.config import TrainConfig
 from saccade.training.interrupts import Interrupted, stop_signals
 from saccade.training.moving_average import MovingAverage
-from saccade.training.optimizer import optimizer_of, settings_of
-from saccade.training.precision import resolve
 from saccade.training.reporter import Reporter
-from saccade.training.schedule import dropout_share, rate_at
-from saccade.training.weights import below, optimizer_tensors, own_tensors, put_optimizer_tensors, put_tensors
+from saccade.training.schedule import dropout_share
+from saccade.training.updates import StepDiverged, Sums, Updates
+from saccade.training.weights import below, own_tensors, put_tensors
 from saccade.training.world import World
 
 _FIRST_REPORT = 1.0  # seconds of training until the first loss is shown, if log_every is further away
@@ -47,25 +40,6 @@ class NotFinite(UserError):
         self.what = what
 
 
-@dataclass
-class Sums:
-    """What the updates since the last report added up to."""
-
-    seconds: float = 0.0
-    counts: dict[str, float] = field(default_factory=dict)  # by step
-    totals: dict[str, tuple[str, float]] = field(
-        default_factory=dict
-    )  # by figure: the step that counted it, and its total
-
-    def add(self, step: str, count: float, totals: dict[str, float]) -> None:
-        self.counts[step] = self.counts.get(step, 0.0) + count
-        for name, total in totals.items():
-            self.totals[name] = (step, self.totals.get(name, (step, 0.0))[1] + total)
-
-    def means(self) -> dict[str, float]:
-        return {name: total / max(self.counts[step], 1.0) for name, (step, total) in self.totals.items()}
-
-
 class Training:
     """One training of one task in one run directory."""
 
@@ -77,14 +51,7 @@ class Training:
         self.directory = directory
         self.reporter = reporter
         self.world = world
-        self.steps = list(task.steps())
-        self.settings = [settings_of(step, config) for step in self.steps]
-        self.names = {parameter: name for name, parameter in task.model.named_parameters()}
-        self.optimizers = [
-            optimizer_of(step, own, task.model) for step, own in zip(self.steps, self.settings, strict=True)
-        ]
-        self.device = next(task.model.parameters()).device
-        self.dtype = resolve(config.precision, self.device)
+        self.updates = Updates(task, config, world)
         self.average = MovingAverage(task.model, config.ema) if config.ema is not None and world.leads else None
         self.progress = Progress()
         self.sums = Sums()
@@ -106,15 +73,14 @@ class Training:
                 self.directory.forget_metrics_after(0)
             return False
         tensors, self.progress = state
-        if self.progress.optimizer not in (None, self._optimizer_names()):
+        if self.progress.optimizer not in (None, self.updates.optimizer_names):
             raise UserError(
                 f"{self.directory.path} was trained with train.optimizer {self.progress.optimizer} and its config.yaml says "
-                f"{self._optimizer_names()} now: put {self.progress.optimizer} back, or start a new run"
+                f"{self.updates.optimizer_names} now: put {self.progress.optimizer} back, or start a new run"
             )
         self.progress.finished = self.progress.finished and self._is_over()
         put_tensors(self.task.model, below("model.", tensors), "the saved state")
-        for step, optimizer in zip(self.steps, self.optimizers, strict=True):
-            put_optimizer_tensors(optimizer, self.names, below(f"optimizer.{step.name}.", tensors))
+        self.updates.restore(tensors)
         if self.average is not None:
             self.average.restore(below("ema.", tensors))
         self._saved_at = self.progress.seconds
@@ -159,7 +125,7 @@ class Training:
             raise UserError(
                 "there is nothing to train on: the training data are empty; check the data section of the recipe"
             )
-        size = self.config.gradient_accumulation * max(step.repeats for step in self.steps)
+        size = self.updates.batches
         for start in range(self.progress.next_batch, len(works), size):
             self.progress.next_batch = start + size
             if start + size >= len(works):
@@ -177,46 +143,13 @@ class Training:
         if self.config.minutes is not None:
             self._ramp_dropout(self._epoch)
         self.task.model.train()
-        size = self.config.gradient_accumulation
-        groups = [works[start : start + size] for start in range(0, len(works), size)]
-        for number, step in enumerate(self.steps):
-            for repetition in range(step.repeats):
-                self._take(number, groups[repetition % len(groups)])
+        try:
+            self.updates.take(works, self.progress.step, self._share_done(), self.sums)
+        except StepDiverged as error:
+            what = f"the {error.what} at step {self.progress.step} ({error.where})"
+            raise NotFinite(what, self._remedy()) from None
         if self.average is not None:
             self.average.update(self.progress.step)
-
-    def _take(self, number: int, works: Sequence[Any]) -> None:
-        """One step of one optimiser on one group of batches."""
-        step, settings, optimizer = self.steps[number], self.settings[number], self.optimizers[number]
-        optimizer.zero_grad(set_to_none=True)
-        count, totals = self._backward(step, works)
-        self.world.sum_gradients(step.parameters)
-        norm = _scale_and_clip(step.parameters, count, settings.max_grad_norm)
-        loss = totals[step.name] / max(count, 1.0)
-        if not (math.isfinite(loss) and math.isfinite(norm)):
-            raise NotFinite(self._not_finite(step, works, loss, norm), self._remedy())
-        rate = rate_at(settings, self.progress.step, self._share_done())
-        for group in optimizer.param_groups:
-            group["lr"] = rate
-        optimizer.step()
-        self.sums.add(step.name, count, totals)
-
-    def _backward(self, step: Step, works: Sequence[Any]) -> tuple[float, dict[str, float]]:
-        """Gradients of the summed loss; how much was counted and what it added up to, over all processes."""
-        count, totals = 0.0, dict.fromkeys((step.name, *step.shown), 0.0)
-        for work in works:
-            batch = self.task.batch(work)
-            if batch is None:
-                continue
-            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.dtype == torch.bfloat16):
-                loss = step.loss(batch)
-            loss.total.backward()
-            count += loss.count
-            totals[step.name] += float(loss.total.detach())
-            for name in step.shown:
-                totals[name] += loss.shown[name]
-        count, *values = self.world.sum_numbers([count, *totals.values()])
-        return count, dict(zip(totals, values, strict=True))
 
     def _after_update(self) -> None:
         step, config = self.progress.step, self.config
@@ -242,7 +175,7 @@ class Training:
     def _show(self) -> dict[str, float]:
         """Shows the loss and the speed since the last report."""
         figures = self.sums.means()
-        figures["learning_rate"] = self.optimizers[0].param_groups[0]["lr"]
+        figures["learning_rate"] = self.updates.rate
         count, seconds = max(self.sums.counts.values(), default=0.0), max(self.sums.seconds, 1e-9)
         figures[f"{self.task.unit}/s"] = max(count, 1.0) / seconds
         self._has_reported = True
@@ -345,14 +278,12 @@ class Training:
         put_tensors(self.task.model, own, "the weights before averaging")
 
     def _save_state(self, between: bool = False) -> None:
-        self.progress.optimizer = self._optimizer_names()
+        self.progress.optimizer = self.updates.optimizer_names
         self._saved_at = self.progress.seconds
         if self.world.leads:
             self._require_finite()
             tensors: dict[str, Tensor] = {f"model.{name}": t for name, t in own_tensors(self.task.model).items()}
-            for step, optimizer in zip(self.steps, self.optimizers, strict=True):
-                for name, tensor in optimizer_tensors(optimizer, self.names):
-                    tensors[f"optimizer.{step.name}.{name}"] = tensor
+            tensors |= self.updates.tensors()
             if self.average is not None:
                 tensors |= {f"ema.{name}": tensor for name, tensor in self.average.tensors.items()}
             self.directory.save_state(tensors, self.progress, max(2, self.config.average), between)
@@ -373,14 +304,6 @@ class Training:
     def _out_of_patience(self) -> bool:
         return self.config.patience is not None and self.progress.validations_since_best >= self.config.patience
 
-    def _optimizer_names(self) -> str:
-        return ", ".join(settings.optimizer for settings in self.settings)
-
-    def _not_finite(self, step: Step, works: Sequence[Any], loss: float, norm: float) -> str:
-        what = f"loss became {loss}" if not math.isfinite(loss) else f"gradient became {norm}"
-        where = f"at step {self.progress.step} ({step.name}; batch: {self.task.describe(works[0])})"
-        return f"the {what} {where}"
-
     def _remedy(self) -> str:
         gentler = (
             f"a lower rate (--resume --set train.learning_rate={self.config.learning_rate / 3:.2g}), more train.warmup_steps "
@@ -393,20 +316,6 @@ class Training:
         return (
             f"the checkpoint of step {saved[-1]} stays in {self.directory.states}; resume from it with {gentler}{again}"
         )
-
-
-@torch.no_grad()
-def _scale_and_clip(parameters: Sequence[nn.Parameter], count: float, max_norm: float | None) -> float:
-    """Divides the gradients by what was counted, then limits their common norm. Gives the norm before clipping."""
-    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    if not gradients:
-        return 0.0
-    norm = float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))) / max(count, 1.0)
-    scale = 1.0 / max(count, 1.0)
-    if max_norm is not None and norm > max_norm:
-        scale *= max_norm / norm
-    torch._foreach_mul_(gradients, scale)
-    return norm
 
 
 def _update_seed(seed: int, step: int, rank: int) -> int:

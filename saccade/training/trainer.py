@@ -72,10 +72,10 @@ class Trainer:
             self.say(f"this run is finished{further}")
             return
         count = sum(parameter.numel() for parameter in task.model.parameters())
-        dtype = str(training.dtype).removeprefix("torch.")
+        dtype = str(training.updates.dtype).removeprefix("torch.")
         threads = torch.get_num_threads()
-        where = f"{threads} thread{'s' if threads > 1 else ''} on {training.device}"
-        if training.device.type == "cpu":
+        where = f"{threads} thread{'s' if threads > 1 else ''} on {training.updates.device}"
+        if training.updates.device.type == "cpu":
             where += f" with{'out' if kernels() is None else ''} compiled kernels"
         self.say(f"{count:,} parameters, {dtype}, {where}")
 

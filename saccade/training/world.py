@@ -36,7 +36,7 @@ class World:
 
     @contextmanager
     def leader_first(self) -> Iterator[None]:
-        """Nobody leaves this block before the leader has, and nobody goes on if it failed: its error says why."""
+        """No process leaves this block before the leader has; if the leader failed, all stop, and its error says why."""
         try:
             yield
         except BaseException:
@@ -55,7 +55,8 @@ class World:
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
         flat = torch.cat([gradient.flatten() for gradient in gradients])
         dist.all_reduce(flat)
-        for gradient, summed in zip(gradients, flat.split([gradient.numel() for gradient in gradients]), strict=True):
+        parts = torch.split(flat, [gradient.numel() for gradient in gradients])
+        for gradient, summed in zip(gradients, parts, strict=True):
             gradient.copy_(summed.view_as(gradient))
 
     def sum_numbers(self, numbers: Sequence[float]) -> list[float]:
@@ -70,7 +71,7 @@ class World:
         return self.sum_numbers([number if self.leads else 0.0])[0]
 
     def share_weights(self, tensors: Sequence[Tensor]) -> None:
-        """Everybody starts from the leader's weights."""
+        """All processes start from the leader's weights."""
         if self.size > 1:
             for tensor in tensors:
                 dist.broadcast(tensor.data, 0)

@@ -32,12 +32,12 @@ def test_a_killed_run_of_two_steps_resumes_with_the_same_bits(tmp_path):
 def test_every_step_has_its_own_optimiser_and_rate_on_one_schedule(tmp_path):
     run = training(tmp_path, Saddle(), steps=10, learning_rate=0.1, warmup_steps=4)
     run.run()
-    maximise, minimise = run.optimizers
+    maximise, minimise = run.updates.optimizers
     assert (type(maximise).__name__, type(minimise).__name__) == ("Adam", "AdamW")
     assert minimise.defaults["betas"] == (0.5, 0.9)
     half = training(tmp_path / "half", Saddle(), steps=2, learning_rate=0.1, warmup_steps=4)
     half.run()
-    rates = [optimizer.param_groups[0]["lr"] for optimizer in half.optimizers]
+    rates = [optimizer.param_groups[0]["lr"] for optimizer in half.updates.optimizers]
     assert rates == pytest.approx([0.1, 0.05])  # half of 0.2 and of 0.1
 
 

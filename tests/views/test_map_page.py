@@ -27,7 +27,7 @@ PALE = round(255 * 0.35 + 0.65 * 0.299 * 200)
 
 
 def cross(layer: int = 0, queries: Axis = TARGET, keys: Axis = SOURCE, weights: np.ndarray = LOOKS) -> AttentionMap:
-    return AttentionMap(f"decoder.layers.{layer}.cross_attention", weights, queries, keys)
+    return AttentionMap(f"decoder.layers.{layer}.cross_attention", weights, queries, keys, "translation", "source")
 
 
 def long_map(words: int = 40) -> AttentionMap:
