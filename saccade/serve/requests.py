@@ -104,7 +104,8 @@ def _validated(model: type[BaseModel], body: Mapping[str, Any]) -> dict[str, Any
 
 
 def _sentence(error: ValidationError, model: type[BaseModel]) -> str:
-    first = error.errors(include_url=False, include_input=False)[0]
+    mistakes = error.errors(include_url=False, include_input=False)
+    first = next((mistake for mistake in mistakes if mistake["type"] == "extra_forbidden"), mistakes[0])
     place = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
         near = get_close_matches(place, model.model_fields, n=1, cutoff=0.4)
