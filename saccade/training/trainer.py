@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from saccade.attention.compiled import kernels
+from saccade.attention.routes import has_compiled_kernels
 from saccade.tasks.task import AnyTrained
 from saccade.training.checkpoint import Progress, RunDirectory
 from saccade.training.config import TrainConfig
@@ -76,7 +76,7 @@ class Trainer:
         threads = torch.get_num_threads()
         where = f"{threads} thread{'s' if threads > 1 else ''} on {training.updates.device}"
         if training.updates.device.type == "cpu":
-            where += f" with{'out' if kernels() is None else ''} compiled kernels"
+            where += f" with{'' if has_compiled_kernels() else 'out'} compiled kernels"
         self.say(f"{count:,} parameters, {dtype}, {where}")
 
     def further(self) -> str:
