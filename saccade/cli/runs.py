@@ -216,7 +216,7 @@ def _draw_confusion(scores: "ClassScores", path: Path) -> None:
     from saccade.views.lettering import letters_without_font
 
     with letters_without_font() as letters:
-        save(scores, path)
+        save(scores.confusion, scores.classes, path)
     typer.echo(f"confusion matrix: {path}", err=True)
     _say_boxes(letters, path)
 
