@@ -5,6 +5,7 @@ frequent ones; the numbers are images. The diagonal, which is right, has the ink
 of their own, because a good classifier's mistakes would otherwise be invisible.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,6 @@ import numpy as np
 
 from saccade.errors import UserError
 from saccade.files import replacing
-from saccade.metrics.classes import ClassScores
 from saccade.views.document import PICTURES
 from saccade.views.figures import save as printing
 from saccade.views.figures.edges import every, font_size
@@ -24,14 +24,16 @@ if TYPE_CHECKING:
 
 # From paper white to dark red in equal steps of lightness.
 _MISTAKES = ("#fdf8f5", "#fadccb", "#f4bfa3", "#e9a27e", "#da855f", "#c66745", "#ad4932", "#8e2c24", "#6b0f1a")
+Counts = Sequence[Sequence[int]]  # [truth][prediction]: how many images
+
 _NUMBERS = 30  # classes up to which every cell has its number written in it
 
 
-def save(scores: ClassScores, path: str | Path, title: str = "") -> None:
+def save(counts: Counts, classes: Sequence[str], path: str | Path, title: str = "") -> None:
     """Write as .png, .svg or .pdf. Missing directories are made."""
     path = Path(path)
     ending = require_picture(path)
-    figure = draw(scores, title)
+    figure = draw(counts, classes, title)
     content = {".png": printing.png, ".svg": printing.svg, ".pdf": printing.pdf}[ending](figure)
     with replacing(path) as aside:
         aside.write_bytes(content)
@@ -45,16 +47,17 @@ def require_picture(path: Path) -> str:
     return ending
 
 
-def draw(scores: ClassScores, title: str = "") -> "Figure":
+def draw(counts: Counts, classes: Sequence[str], title: str = "") -> "Figure":
+    """`counts` [truth][prediction] of these classes, both in the same order."""
     from matplotlib.figure import Figure
 
-    counts = np.array(scores.confusion)
-    count = len(counts)
+    numbers = np.array(counts)
+    count = len(numbers)
     cell = max(0.46, 2.4 / count) if count <= 15 else max(0.09, min(0.36, 9 / count))
-    title = title or f"accuracy {scores.accuracy:.1f} % of {scores.images:,} images"
-    lettering = Lettering([title, "0123456789,taken for truth", *scores.classes])
+    title = title or f"accuracy {100 * numbers.trace() / max(numbers.sum(), 1):.1f} % of {numbers.sum():,} images"
+    lettering = Lettering([title, "0123456789,taken for truth", *classes])
     size = font_size(cell)
-    words = lettering.width(scores.classes, size)
+    words = lettering.width(classes, size)
     slant = 0 if words < 0.9 * cell else 90
     left, top = words + 0.45, (0.2 if slant == 0 else words + 0.1) + 0.75
     side = cell * count
@@ -65,10 +68,10 @@ def draw(scores: ClassScores, title: str = "") -> "Figure":
     bars = [
         ((left + side + 0.25) / width, (side / height) * low, 0.13 / width, (side / height) * 0.44) for low in (0.56, 0)
     ]
-    _paint(figure, axes, counts, bars)
-    _letter(axes, scores.classes, cell, slant, words, lettering)
+    _paint(figure, axes, numbers, bars)
+    _letter(axes, classes, cell, slant, words, lettering)
     if count <= _NUMBERS:
-        _numbers(axes, counts, cell, lettering)
+        _numbers(axes, numbers, cell, lettering)
     return figure
 
 
@@ -95,7 +98,7 @@ def _paint(figure: "Figure", axes: Any, counts: Any, bars: list[tuple[float, flo
     axes.spines[:].set_visible(False)
 
 
-def _letter(axes: Any, classes: tuple[str, ...], cell: float, slant: int, words: float, lettering: Lettering) -> None:
+def _letter(axes: Any, classes: Sequence[str], cell: float, slant: int, words: float, lettering: Lettering) -> None:
     from matplotlib.transforms import ScaledTranslation
 
     def shifted(base: Any, right: float, up: float) -> Any:

@@ -40,7 +40,7 @@ def evaluate(task: "ImageClassTask", split: SplitName, options: "ImageOptions") 
             scores = _evaluate_files(task, options.data, options.skip_bad)
         paths = 1 if task.glimpses is None else task.glimpses.samples
     if options.confusion is not None:
-        confusion.save(scores, options.confusion)
+        confusion.save(scores.confusion, scores.classes, options.confusion)
     if options.mistakes is not None:
         write_text(options.mistakes, "\n".join([*scores.mistake_lines(), ""]))
     return replace(scores, paths=paths)
