@@ -7,7 +7,7 @@ import numpy as np
 from saccade.config import recipe as configs
 from saccade.data.image_shape import ImageShape
 from saccade.data.images.dataset import Images
-from saccade.tasks.image_classes.task import ClassifyTask
+from saccade.tasks.image_classes.task import ImageClassTask
 
 CLASSES = ("cat", "dog", "bird", "frog")
 MODELS = {
@@ -22,11 +22,11 @@ MODELS = {
 
 def a_task(
     directory: Path, model: str, rows: int = 16, columns: int = 24, classes: tuple[str, ...] = CLASSES
-) -> ClassifyTask:
+) -> ImageClassTask:
     path = directory / f"{model}.yaml"
     path.write_text(f"task: image_classes\ndata: {{corpus: digits}}\nmodel: {MODELS[model]}\n")
     images = Images(directory, classes, ImageShape(3, rows, columns), (0.5,) * 3, (0.25,) * 3)
-    task = ClassifyTask(configs.load(path), images)
+    task = ImageClassTask(configs.load(path), images)
     task.model.eval()
     return task
 

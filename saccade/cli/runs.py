@@ -44,6 +44,7 @@ def predict(
     examples = _examples(loaded, inputs or [], skip_bad, f"saccade predict {run}")
     # What has names is files: one of them may turn out to be unreadable, and then nothing is printed.
     is_named = any(example.name for example in examples)
+    shows_names = is_named and (len(examples) > 1 or skip_bad or [example.name for example in examples] != inputs)
     try:
         answers: Iterable[Answer] = loaded.task.answers(examples, chosen)
         answers = with_progress(answers, len(examples), printed_meanwhile=not is_named and not as_json)
@@ -55,7 +56,7 @@ def predict(
         return
     for example, answer in zip(examples, answers, strict=True):
         for line in answer.lines():
-            print(f"{example.name}\t{line}" if is_named and (len(examples) > 1 or skip_bad) else line)
+            print(f"{example.name}\t{line}" if shows_names else line)
 
 
 def _examples(run: "Run", words: Sequence[str], skip_bad: bool, command: str) -> "list[Example[Any]]":
@@ -103,12 +104,12 @@ def score(
     scorer = loaded.task.scorer()
     if scorer is None:
         raise UserError(f"{run} is a run of the task {loaded.recipe.task}, which does not score given outputs")
-    scored = scorer.score(scorer.read(files))
+    outputs = scorer.score(scorer.read(files))
     if as_json:
-        print_json([each.to_dict() for each in scored])
+        print_json([output.to_dict() for output in outputs])
         return
-    for each in scored:
-        print("\t".join([f"{each.log_prob:.4f}", *map(as_line, each.texts)]))
+    for output in outputs:
+        print("\t".join([f"{output.log_prob:.4f}", *map(as_line, output.texts)]))
 
 
 def evaluate(
@@ -131,7 +132,8 @@ def evaluate(
         return
     measures, values = zip(*scores.rows(), strict=True)
     print_columns([("measure", list(measures)), ("value", list(values))])
-    print_columns(scores.columns())
+    if columns := scores.columns():
+        print_columns(columns)
 
 
 def look(
@@ -246,6 +248,7 @@ def register(words: Sequence[str]) -> None:
         commands[name] = with_parameters(command, {}, lambda _, value: value)
         if words[:1] == [name]:
             commands[name] = _of_this_run(command, name, words[1:]) or commands[name]
+    app.registered_commands = [command for command in app.registered_commands if command.name not in commands]
     for title, function in commands.items():
         app.command(title, rich_help_panel=RUNS)(function)
 
@@ -256,6 +259,8 @@ def _of_this_run(command: Callable[..., None], name: "Command", words: Sequence[
 
     path = run_named(words)
     if path is None:
+        if words and not words[0].startswith("-") and not {"-h", "--help"} & set(words):
+            options_of(Path(words[0]))  # says what is wrong with it, before an option of no run is complained about
         return None
     options = options_of(path)
     require_known(words, name, command, path, options)

@@ -19,8 +19,10 @@ def with_parameters(
     @wraps(command)
     def run(**values: Any) -> None:
         options = {name: values.pop(name) for name in parameters}
-        given = {name: read(name, value) for name, value in options.items() if value not in (None, False)}
-        command(**values, **given)
+        chosen = {
+            name: read(name, value) for name, value in options.items() if value is not None and value is not False
+        }
+        command(**values, **chosen)
 
     every = [*own, *parameters.values()]
     run.__signature__ = inspect.Signature(every)  # type: ignore[attr-defined]

@@ -26,5 +26,7 @@ def export(run: Run, directory: str | Path, to: str, settings: Mapping[str, Any]
     try:
         fields = engine.takes.model_validate(settings)
     except ValidationError as error:
-        raise ConfigError(together(sentences(error, engine.takes, settings, Sources({(): "--"})), to)) from None
+        raise ConfigError(
+            together(sentences(error, engine.takes, settings, Sources({(): f"an option of the export to {to}"})), to)
+        ) from None
     return engine.write(Path(directory), fields)

@@ -44,19 +44,25 @@ def test_a_sentence_that_is_too_long_is_refused_before_the_first_answer(tiny_run
         run.answers(["1 2 3", "4 " * 1000])
 
 
-def test_a_beginning_is_only_asked_of_what_is_translated(tiny_run):
+def test_nothing_to_translate_has_no_beginning_either(tiny_run):
     run = load(tiny_run)
-    first, second = run.predict(["", "1 2"], prefixes=["no digits", "1"])
+    first, second = run.predict(["", "1 2"], prefix="1")
     assert (first.text, second.text[:1]) == ("", "1")
-    with pytest.raises(UserError):
-        run.answers(["3", "1 2"], prefixes=["no digits", "1"])
+    with pytest.raises(UserError, match="shall begin with 'no digits' and this model has no word 'no'"):
+        run.answers(["1 2"], prefix="no digits")
+
+
+def in_batches_of(size, run):
+    decode = run.recipe.decode.model_copy(update={"batch_size": size})
+    run.task.recipe = run.recipe.model_copy(update={"decode": decode})
 
 
 def test_the_first_answer_does_not_wait_for_the_last(tiny_run, monkeypatch):
     run = load(tiny_run)
     calls = []
-    monkeypatch.setattr(translation, "generate", lambda *given: calls.append(1) or generate.generate(*given))
-    answers = run.answers(["1 2 3"] * 40, batch_size=2)
+    monkeypatch.setattr(translation, "generate", lambda *search: calls.append(1) or generate.generate(*search))
+    in_batches_of(2, run)
+    answers = run.answers(["1 2 3"] * 40)
     next(answers)
     assert len(calls) == 8
     run.task.model.train()  # what somebody does in between
@@ -66,8 +72,12 @@ def test_the_first_answer_does_not_wait_for_the_last(tiny_run, monkeypatch):
 
 def test_answers_one_by_one_are_the_predictions(tiny_run):
     run, lines = load(tiny_run), ["1 2 3 4", "", "5", *["6 7 8"] * 30]
-    one_by_one = list(run.answers(lines, batch_size=2))
-    assert [each.source for each in one_by_one] == lines
-    assert [each.text for each in one_by_one] == [each.text for each in run.predict(lines, batch_size=7)]
-    samples = [each.text for each in run.predict(lines, batch_size=1, search="sample", seed=3)]
-    assert samples == [each.text for each in run.predict(lines, search="sample", seed=3)]
+    samples, translations = {}, {}
+    for size in (1, 2, 7):
+        in_batches_of(size, run)
+        answers = list(run.answers(lines))
+        assert [answer.source for answer in answers] == lines
+        translations[size] = [answer.text for answer in answers]
+        samples[size] = [answer.text for answer in run.predict(lines, search="sample", seed=3)]
+    assert translations[1] == translations[2] == translations[7]
+    assert samples[1] == samples[2] == samples[7]

@@ -17,7 +17,9 @@ from saccade.errors import UserError
 from saccade.metrics.captions import score_captions
 from saccade.models import caption_transformer, show_attend_tell, show_tell
 from saccade.runs.train import train
-from saccade.tasks.captions.task import CaptionTask, ObjectiveConfig
+from saccade.tasks.captions import evaluating
+from saccade.tasks.captions.options import CaptionOptions
+from saccade.tasks.captions.task import Caption, CaptionTask, ObjectiveConfig
 from saccade.tasks.writing import DecodeConfig
 from saccade.training.checkpoint import load_model
 
@@ -85,17 +87,26 @@ def a_task(captions: Captions, name: str = "soft", dropout: float = 0.0, batch: 
 def trained(task: CaptionTask, updates: int, rate: float = 1e-2) -> CaptionTask:
     """By torch's own optimiser, on the first batches of an epoch again and again."""
     torch.manual_seed(0)
-    objective = task.steps()[0]
-    optimizer = torch.optim.Adam(objective.parameters, rate)
+    step = task.steps()[0]
+    optimizer = torch.optim.Adam(step.parameters, rate)
     works = task.epoch(0, 0, 1)
     task.model.train()
     for update in range(updates):
         optimizer.zero_grad()
-        loss = objective.loss(task.batch(works[update % len(works)]))
+        loss = step.loss(task.batch(works[update % len(works)]))
         (loss.total / loss.count).backward()
-        torch.nn.utils.clip_grad_norm_(objective.parameters, 1.0)
+        torch.nn.utils.clip_grad_norm_(step.parameters, 1.0)
         optimizer.step()
     return task
+
+
+def written(task: CaptionTask, images, **options) -> list[Caption]:
+    examples = [task.input.from_python(image) for image in images]
+    return list(task.answers(examples, CaptionOptions(**options)))
+
+
+def pictures_of(images: CaptionSet) -> list[np.ndarray]:
+    return [np.ascontiguousarray(pixels.transpose(1, 2, 0)) for pixels in images.pixels]
 
 
 @pytest.fixture(scope="module")
@@ -141,8 +152,7 @@ def test_processes_share_every_batch(captions):
     assert task.batch(np.array([], np.int64)) is None
 
 
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-@pytest.mark.parametrize("name", ["none", "soft", "transformer"])
+@pytest.mark.parametrize(("name", "smoothing"), [("none", 0.0), ("soft", 0.1), ("transformer", 0.1)])
 def test_the_loss_is_torchs_and_the_models_penalty(captions, name, smoothing):
     task = a_task(captions, name, label_smoothing=smoothing)
     task.model.eval()
@@ -190,11 +200,9 @@ def test_it_learns_to_say_what_it_sees(soft):
     validation = soft.validate()
     assert validation.metrics["perplexity"] < 1.8  # which of two ways to say it is a coin's choice, once a caption
     valid = soft.captions.valid
-    written = soft.predict(
-        [np.ascontiguousarray(each.transpose(1, 2, 0)) for each in valid.pixels[:4]], search="greedy"
-    )
-    assert [f"{name} → {each.text}" for name, each in zip(valid.names, written, strict=False)][:3] == validation.samples
-    scores = score_captions([each.text for each in written], valid.captions[:4])
+    texts = [caption.text for caption in written(soft, pictures_of(valid)[:4], search="greedy")]
+    assert [f"{name} → {text}" for name, text in zip(valid.names, texts, strict=False)][:3] == validation.samples
+    scores = score_captions(texts, valid.captions[:4])
     assert validation.score == validation.metrics["bleu-4"] == pytest.approx(scores.bleu[3])
     assert scores.exact >= 75
 
@@ -224,11 +232,11 @@ def test_perplexity_is_that_of_a_loop_over_captions(captions):
                 F.cross_entropy(task.model.output(readouts)[0], torch.tensor([*ids, EOS]), reduction="sum").detach()
             )
             words += len(ids) + 1
-    assert task.perplexity("valid", 3) == pytest.approx(np.exp(total / words), rel=1e-4)
+    assert evaluating.perplexity(task, "valid", 3) == pytest.approx(np.exp(total / words), rel=1e-4)
 
 
 def test_an_evaluation_says_where_named_objects_were_looked_for(soft):
-    scores = soft.evaluate("test", search="greedy")
+    scores = soft.evaluate("test", CaptionOptions(search="greedy"))
     assert scores.images == 5
     assert 0 <= scores.pointing <= 100
     assert 0 < scores.mass < 100
@@ -242,13 +250,13 @@ def _touches(row: int, column: int, top: int, left: int) -> bool:
 
 
 def test_a_model_without_attention_points_at_nothing(captions):
-    assert a_task(captions, "none").pointing("test") is None
+    assert evaluating.pointing(a_task(captions, "none"), "test") is None
 
 
 def test_files_images_and_arrays_get_the_same_caption(soft, tmp_path):
     picture = np.ascontiguousarray(soft.captions.test.pixels[0].transpose(1, 2, 0))
     Image.fromarray(picture).save(tmp_path / "photo.png")
-    answers = soft.predict([tmp_path / "photo.png", Image.fromarray(picture), picture], best=2)
+    answers = written(soft, [tmp_path / "photo.png", Image.fromarray(picture), picture], best=2)
     assert len({each.text for each in answers}) == 1
     assert answers[0].source == str(tmp_path / "photo.png")
     assert len(answers[0].lines()) == 2
@@ -256,10 +264,11 @@ def test_files_images_and_arrays_get_the_same_caption(soft, tmp_path):
     assert json.loads(json.dumps(answers[0].to_dict()))["captions"][0]["text"] == answers[0].text
 
 
-def test_the_batch_changes_no_caption(soft):
-    pictures = [np.ascontiguousarray(each.transpose(1, 2, 0)) for each in soft.captions.test.pixels]
-    together, alone = soft.predict(pictures), soft.predict(pictures, batch_size=2)
-    assert [each.text for each in together] == [each.text for each in alone]
+def test_the_batch_changes_no_caption(soft, monkeypatch):
+    pictures = pictures_of(soft.captions.test)
+    together = [caption.text for caption in written(soft, pictures)]
+    monkeypatch.setattr(soft.recipe, "decode", soft.recipe.decode.model_copy(update={"batch_size": 2}))
+    assert [caption.text for caption in written(soft, pictures)] == together
 
 
 def test_a_given_caption_has_the_probability_that_torch_says(soft):
@@ -275,20 +284,19 @@ def test_a_given_caption_has_the_probability_that_torch_says(soft):
 
 
 def test_a_caption_begins_as_it_is_told_to(soft):
-    pictures = [image.transpose(1, 2, 0) for image in soft.captions.test.pixels[:3]]
+    pictures = pictures_of(soft.captions.test)[:3]
     word = soft.captions.test.captions[1][0].split()[0]
-    free, told = soft.predict(pictures), soft.predict(pictures, prefixes=["", f"{word} {word}", word])
-    assert told[0].text == free[0].text
-    assert told[1].text.startswith(f"{word} {word}")
-    assert told[2].text.split()[0] == word
-    with pytest.raises(UserError, match="has the word 'giraffe', which this model never saw"):
-        soft.predict(pictures[:1], prefixes=["a giraffe"])
+    assert all(
+        caption.text.startswith(f"{word} {word}") for caption in written(soft, pictures, prefix=f"{word} {word}")
+    )
+    with pytest.raises(UserError, match="has the word 'giraffe', which is not in this model's vocabulary"):
+        written(soft, pictures[:1], prefix="a giraffe")
 
 
 def test_a_file_that_is_no_picture_is_named(soft, tmp_path):
     (tmp_path / "notes.png").write_text("no picture")
     with pytest.raises(UserError, match=r"notes\.png is not a picture"):
-        soft.predict([tmp_path / "notes.png"])
+        written(soft, [tmp_path / "notes.png"])
 
 
 def test_a_frozen_encoder_looks_once_and_its_features_are_what_the_model_gets(captions, tmp_path, monkeypatch):
@@ -297,7 +305,7 @@ def test_a_frozen_encoder_looks_once_and_its_features_are_what_the_model_gets(ca
     learning.model.encoder.freeze()
     frozen = SimpleNamespace(**vars(learning.recipe))
     frozen.model = SimpleNamespace(encoder=SimpleNamespace(is_frozen=True))
-    frozen.model_module = SimpleNamespace(build=lambda config, image, words: learning.model)
+    frozen.model_module = SimpleNamespace(build=lambda config, shapes: learning.model)
     task = CaptionTask(frozen, captions)
     work = task.epoch(0, 0, 1)[0]
     batch = task.batch(work)
@@ -310,19 +318,19 @@ def test_a_frozen_encoder_looks_once_and_its_features_are_what_the_model_gets(ca
     assert all(parameter.grad is None for parameter in learning.model.encoder.parameters())
     parameters = {id(each) for each in task.steps()[0].parameters}
     assert not parameters & {id(each) for each in learning.model.encoder.parameters()}
-    written = task.validate().samples
-    assert written == learning.validate().samples  # of features as of pixels
+    samples = task.validate().samples
+    assert samples == learning.validate().samples  # of features as of pixels
 
 
 @pytest.mark.slow
-def test_a_run_on_the_built_in_shapes_can_be_gone_on_with_and_used(tmp_path):
+def test_a_run_on_the_built_in_shapes_can_be_resumed_and_used(tmp_path):
     (tmp_path / "recipe.yaml").write_text(RECIPE)
     run = train(tmp_path / "recipe.yaml", (), tmp_path / "run")
     train(tmp_path / "recipe.yaml", ("train.steps=60",), tmp_path / "run", resume=True)
     task = CaptionTask.reopen(configs.load(run / "config.yaml", check_files=False), run)
     load_model(task.model, run / "model.safetensors")
-    assert task.perplexity("valid", 100) < 0.5 * len(task.vocabulary)
-    (answer,) = task.predict([np.ascontiguousarray(task.captions.test.pixels[0].transpose(1, 2, 0))])
+    assert evaluating.perplexity(task, "valid", 100) < 0.5 * len(task.vocabulary)
+    (answer,) = task.answers(task.held_out("test")[:1], CaptionOptions())
     assert set(answer.text.split()) <= set(task.vocabulary.vocabulary)
 
 
@@ -331,3 +339,21 @@ def test_a_batch_in_words(captions):
     work = task.epoch(0, 0, 1)[0]
     first = captions.vocabulary.decode(captions.train.pairs.tokens[work[0]])
     assert task.describe(work) == f"{len(work)} captions, the first: {first!r}"
+
+
+def test_other_images_are_evaluated_by_the_captions_of_a_file(soft, tmp_path):
+    (tmp_path / "photos").mkdir()
+    lines = ["image,caption"]
+    for number, (picture, texts) in enumerate(
+        zip(pictures_of(soft.captions.test), soft.captions.test.captions, strict=True)
+    ):
+        Image.fromarray(picture).save(tmp_path / "photos" / f"{number}.png")
+        lines += [f"{number}.png,{text}" for text in texts]
+    (tmp_path / "captions.csv").write_text("\n".join(lines) + "\n")
+    own = soft.evaluate("test", CaptionOptions(search="greedy"))
+    options = CaptionOptions(search="greedy", data=tmp_path / "photos", reference=tmp_path / "captions.csv")
+    others = soft.evaluate("test", options)
+    assert (others.images, others.bleu, others.cider, others.exact) == (5, own.bleu, own.cider, own.exact)
+    (tmp_path / "captions.csv").write_text("image,caption\nelsewhere.png,a dog\n")
+    with pytest.raises(UserError, match=r"contains none of the images that .*captions\.csv names"):
+        soft.evaluate("test", options)

@@ -16,11 +16,14 @@ from saccade.data.image_shape import ImageShape
 from saccade.data.text.tokenizer import BOS, Tokenizer
 from saccade.errors import UserError
 from saccade.models import caption_transformer, show_attend_tell, show_tell
-from saccade.tasks.captions.look import look
+from saccade.tasks.captions import look as looking
+from saccade.tasks.captions.options import CaptionOptions
 from saccade.tasks.captions.task import CaptionTask, ObjectiveConfig
+from saccade.tasks.task import Example
 from saccade.tasks.writing import DecodeConfig
 from saccade.views.axes import Grid, Tokens
 from saccade.views.maps import AttentionMap
+from saccade.views.view import View
 
 MODELS = {
     "none": (show_tell, {"embedding": 8, "hidden": 8}),
@@ -52,6 +55,10 @@ def a_picture(seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 256, (24, 32, 3), dtype=np.uint8)
 
 
+def look(task: CaptionTask, picture, target: str | None = None, only: str | None = None) -> View:
+    return looking.look(task, task.input.from_python(picture), target, only)
+
+
 def recorded(task, picture, text) -> dict[str, np.ndarray]:
     """All weights (H, Q, K) over the image, by hand."""
     ids = task.vocabulary.encode(text)
@@ -76,7 +83,7 @@ def test_every_word_looks_where_it_was_recorded_to_look(tmp_path, name):
 
 def test_without_a_caption_the_models_own_is_shown(tmp_path):
     task, picture = a_task(tmp_path, "soft"), a_picture()
-    view, answer = look(task, picture), task.predict([picture])[0]
+    view, answer = look(task, picture), next(task.answers([Example(picture)], CaptionOptions()))
     assert (view.answer, view.title, view.text) == (answer.to_dict(), answer.text, answer.text)
     assert view.maps[0].queries.words == (*task.vocabulary.words(answer.hypotheses[0].tokens), "<end>")
     np.testing.assert_array_equal(view.picture, picture)
@@ -90,8 +97,12 @@ def test_layers_are_chosen_by_name(tmp_path):
 
 
 def test_a_model_that_never_looks_says_so(tmp_path):
+    task = a_task(tmp_path, "none")
+    assert not task.attends
     with pytest.raises(UserError, match="never looks at the image while it writes"):
-        look(a_task(tmp_path, "none"), a_picture())
+        look(task, a_picture()).save(tmp_path / "look.png")
+    with pytest.raises(UserError, match="never looks at the image while it writes"):
+        look(task, a_picture(), only="*")
 
 
 @pytest.mark.parametrize("name", ["soft", "transformer"])
@@ -122,9 +133,9 @@ def test_the_page_holds_the_photo_and_every_weight_and_loads_nothing(tmp_path):
 
 def test_looking_leaves_the_answer_as_it_is(tmp_path):
     task, picture = a_task(tmp_path, "transformer"), a_picture()
-    before = task.predict([picture])
+    before = list(task.answers([Example(picture)], CaptionOptions()))
     look(task, picture)
-    assert task.predict([picture]) == before
+    assert list(task.answers([Example(picture)], CaptionOptions())) == before
 
 
 def test_hovering_a_word_lights_its_region(tmp_path):
@@ -174,7 +185,8 @@ def brightness(tab, column: int, row: int) -> int:
 
 def test_the_name_and_the_reference_of_a_held_out_photo_are_said(tmp_path):
     truth = "a dog runs on the grass / " * 9
-    view = look(a_task(tmp_path, "soft"), a_picture()).called("test:0", truth)
+    task = a_task(tmp_path, "soft")
+    view = task.look(Example(a_picture(), "test:0", truth), CaptionOptions())
     assert view.line_below_title.startswith("test:0 · reference: a dog runs on the grass / a dog")
     assert view.line_below_title.endswith(" …")
     assert len(view.line_below_title) < 130

@@ -19,9 +19,13 @@ from saccade.data.images.augment import AugmentConfig
 from saccade.data.images.dataset import ImagesConfig, prepare
 from saccade.data.images.scatter import ScatterConfig
 from saccade.errors import ConfigError, UserError
+from saccade.metrics.classes import ClassScores
+from saccade.models.glimpse import Config as GlimpseConfig
+from saccade.models.glimpse import build as build_glimpses
+from saccade.models.shapes import Shapes
 from saccade.runs.train import train
-from saccade.tasks.held_out import example_or_itself
-from saccade.tasks.image_classes.task import ClassifyTask, ObjectiveConfig
+from saccade.tasks.image_classes.options import ImageOptions
+from saccade.tasks.image_classes.task import Classified, ImageClassTask, ObjectiveConfig
 from saccade.training.checkpoint import load_model
 
 RECIPE = """
@@ -43,26 +47,12 @@ class Tiny(nn.Module):
         return self.output(images.flatten(1))
 
 
-class Several(Tiny):
-    """Minimises two things at once, and knows how often it was asked in training."""
-
-    asked = 0
-
-    def terms(self, images, targets):
-        self.asked += self.training
-        logits = self(images)
-        return {
-            "cross-entropy": F.cross_entropy(logits, targets, reduction="sum"),
-            "size": 0.1 * logits.square().sum() * torch.rand(()),
-        }
-
-
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory):
     return prepare(ImagesConfig(corpus="digits"), tmp_path_factory.mktemp("digits"), lambda text: None)
 
 
-def a_task(digits, model=Tiny, augment=None, scatter=None, **objective) -> ClassifyTask:
+def a_task(digits, model=Tiny, augment=None, scatter=None, **objective) -> ImageClassTask:
     recipe = SimpleNamespace(
         task="image_classes",
         data=ImagesConfig(corpus="digits", scatter=ScatterConfig(**(scatter or {}))),
@@ -70,9 +60,18 @@ def a_task(digits, model=Tiny, augment=None, scatter=None, **objective) -> Class
         objective=ObjectiveConfig(**objective),
         train=SimpleNamespace(seed=1),
         model=None,
-        model_module=SimpleNamespace(build=lambda config, image, classes: model(image, classes)),
+        model_module=SimpleNamespace(build=lambda config, shapes: model(shapes.image, shapes.classes)),
     )
-    return ClassifyTask(recipe, digits)
+    return ImageClassTask(recipe, digits)
+
+
+def predicted(task: ImageClassTask, images, best: int | None = None) -> list[Classified]:
+    examples = [task.input.from_python(image) for image in images]
+    return list(task.answers(examples, ImageOptions(best=best)))
+
+
+def evaluated(task: ImageClassTask, split: str) -> ClassScores:
+    return task.evaluate(split, ImageOptions())
 
 
 @pytest.fixture(scope="module")
@@ -84,27 +83,27 @@ def run(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def trained(run) -> ClassifyTask:
-    task = ClassifyTask.reopen(configs.load(run / "config.yaml", check_files=False), run)
+def trained(run) -> ImageClassTask:
+    task = ImageClassTask.reopen(configs.load(run / "config.yaml", check_files=False), run)
     load_model(task.model, run / "model.safetensors")
     return task
 
 
 def test_it_learns_digits_and_its_scores_are_those_of_a_plain_loop(trained):
-    scores = trained.evaluate("test")
+    scores = evaluated(trained, "test")
     assert scores.accuracy > 90
-    split, predicted = trained.images.test, []
+    split, classes = trained.images.test, []
     with torch.no_grad():
         for pixels in split.pixels:
             image = (torch.tensor(pixels)[None] / 255 - trained.images.mean[0]) / trained.images.deviation[0]
-            predicted.append(int(trained.model(image).argmax()))
-    assert scores.accuracy == pytest.approx(100 * metrics.accuracy_score(split.labels, predicted))
+            classes.append(int(trained.model(image).argmax()))
+    assert scores.accuracy == pytest.approx(100 * metrics.accuracy_score(split.labels, classes))
     assert scores.images == len(split) == 179
 
 
 def test_validation_says_what_it_saw(trained):
     validation = trained.validate()
-    scores = trained.evaluate("valid")
+    scores = evaluated(trained, "valid")
     assert validation.score == pytest.approx(scores.accuracy, abs=1e-6)
     assert validation.metrics["accuracy"] == scores.accuracy
     assert validation.metrics["cross-entropy"] == scores.cross_entropy
@@ -139,20 +138,16 @@ def test_mixed_images_are_scored_against_mixed_targets(digits):
 
 
 def test_a_model_with_terms_of_its_own_has_each_of_them_reported(digits):
-    task = a_task(digits, Several)
-    torch.manual_seed(7)
-    expected = torch.rand(())
-    torch.manual_seed(7)
-    (objective,) = task.steps()
-    assert torch.rand(()) == expected  # asking for the names drew nothing
-    assert objective.shown == ("cross-entropy", "size")
-    assert task.model.asked == 0
-    assert task.model.training
-    loss = objective.loss(task.batch(task.epoch(0, 0, 1)[0]))
-    assert set(loss.shown) == {"cross-entropy", "size"}
+    task = a_task(
+        digits, lambda image, classes: build_glimpses(GlimpseConfig(patch=4, hidden=16), Shapes(image, classes))
+    )
+    (step,) = task.steps()
+    assert len(step.shown) > 1
+    loss = step.loss(task.batch(task.epoch(0, 0, 1)[0]))
+    assert tuple(loss.shown) == tuple(step.shown)
     assert float(loss.total.detach()) == pytest.approx(sum(loss.shown.values()), rel=1e-5)
     loss.total.backward()
-    assert task.model.output.weight.grad.abs().sum() > 0
+    assert all(parameter.grad is not None for parameter in step.parameters)
 
 
 def test_processes_share_every_batch_and_a_process_without_a_share_has_none(digits):
@@ -183,7 +178,7 @@ def test_only_training_images_are_augmented(digits):
     wild = a_task(digits, augment={"flip": 1.0, "crop": 3, "random": 3, "cutout": 4, "mixup": 1.0})
     wild.model.load_state_dict(plain.model.state_dict())
     assert wild.validate() == plain.validate()
-    assert wild.evaluate("test") == plain.evaluate("test")
+    assert evaluated(wild, "test") == evaluated(plain, "test")
     work = plain.epoch(0, 0, 1)[0]
     assert not torch.equal(plain.batch(work).inputs, wild.batch(work).inputs)
 
@@ -191,19 +186,20 @@ def test_only_training_images_are_augmented(digits):
 def test_scattered_images_are_elsewhere_each_time_in_training_and_always_the_same_when_held_out(digits):
     task = a_task(digits, scatter={"kind": "translated", "rows": 20, "columns": 30})
     assert task.model.output.in_features == 20 * 30
-    assert task.blank().shape == (1, 1, 20, 30)
+    assert task.shape.sizes == (1, 20, 30)
     work = task.epoch(0, 0, 1)[0]
     first, second = task.batch(work).inputs, task.batch(work).inputs
     assert first.shape == (len(work), 1, 20, 30)
     assert not torch.equal(first, second)
     torch.testing.assert_close(first.sum((1, 2, 3)), second.sum((1, 2, 3)), atol=1e-3, rtol=1e-4)  # the same digits
-    assert task.evaluate("test") == task.evaluate("test")
-    spread = task.images.split("test").pixels.shape[0]
-    assert len({tuple(np.argwhere(example_or_itself(task, f"test:{n}")[..., 0])[0]) for n in range(spread)}) > 20
-    answers = task.predict([example_or_itself(task, f"test:{n}") for n in range(spread)])
-    truth = [task.classes[label] for label in task.images.test.labels]
-    right = sum(answer.text == label for answer, label in zip(answers, truth, strict=True))
-    assert right == round(task.evaluate("test").accuracy * spread / 100)  # named examples are those that are judged
+    assert evaluated(task, "test") == evaluated(task, "test")
+    held_out = list(task.held_out("test"))
+    assert len({tuple(np.argwhere(example.content[..., 0])[0]) for example in held_out}) > 20
+    answers = task.answers(held_out, ImageOptions())
+    right = sum(answer.text == example.truth for answer, example in zip(answers, held_out, strict=True))
+    assert right == round(
+        evaluated(task, "test").accuracy * len(held_out) / 100
+    )  # they are those that are evaluated on
     frame = np.zeros((20, 30), np.uint8)
     frame[5:13, 7:15] = digits.test.pixels[0, 0]
     np.testing.assert_array_equal(task.picture(frame)[0], frame)  # a picture to predict is a frame already
@@ -220,7 +216,7 @@ def test_a_path_a_picture_and_an_array_are_predicted_alike(trained, tmp_path):
     pixels = trained.images.test.pixels[0, 0]
     Image.fromarray(pixels).save(tmp_path / "digit.png")
     inputs = [tmp_path / "digit.png", str(tmp_path / "digit.png"), Image.fromarray(pixels), pixels, pixels[:, :, None]]
-    answers = trained.predict(inputs)
+    answers = predicted(trained, inputs)
     assert len({(answer.classes, answer.probabilities) for answer in answers}) == 1
     assert [answer.source for answer in answers] == [str(tmp_path / "digit.png")] * 2 + ["an image of 8 × 8"] * 3
     first = answers[0]
@@ -236,52 +232,55 @@ def test_other_sizes_and_colours_are_brought_to_what_the_model_knows(trained, tm
         colour = np.repeat(np.kron(pixels, np.ones((5, 5), np.uint8))[:, :, None], 3, 2)
         large.append(tmp_path / f"{number}.png")
         Image.fromarray(colour).save(large[-1])
-    answers = zip(trained.predict(small), trained.predict(large), strict=True)
+    answers = zip(predicted(trained, small), predicted(trained, large), strict=True)
     assert sum(one.text == other.text for one, other in answers) >= 18  # scaling blurs
 
 
 def test_prediction_does_not_depend_on_the_batch(trained, monkeypatch):
     arrays = list(trained.images.test.pixels[:25, 0])
-    together = trained.predict(arrays)
-    monkeypatch.setattr("saccade.tasks.image_classes.task._AT_A_TIME", 4)
-    apart = trained.predict(arrays)
+    together = predicted(trained, arrays)
+    monkeypatch.setattr("saccade.tasks.image_classes.task.AT_A_TIME", 4)
+    apart = predicted(trained, arrays)
     for one, other in zip(together, apart, strict=True):
         assert one.classes[0] == other.classes[0]
         assert one.probabilities == pytest.approx(other.probabilities, abs=1e-5)
-    assert trained.predict([]) == []
+    assert predicted(trained, []) == []
 
 
 def test_the_best_few_are_asked_for_by_number(trained):
-    (answer,) = trained.predict([trained.images.test.pixels[0, 0]], best=3)
+    (answer,) = predicted(trained, [trained.images.test.pixels[0, 0]], best=3)
     assert len(answer.classes) == len(answer.probabilities) == 3
     assert answer.lines() == [
         f"{name}\t{share:.4f}" for name, share in zip(answer.classes, answer.probabilities, strict=True)
     ]
     values = json.loads(json.dumps(answer.to_dict()))
     assert values["classes"][0] == {"class": answer.text, "probability": answer.probability}
-    with pytest.raises(UserError, match="ask for 1 or more"):
-        trained.predict([], best=0)
+
+
+def test_no_class_at_all_is_not_an_answer(run):
+    with pytest.raises(UserError, match=r"^best = 0 \(an option of predict\) must be a whole number, at least 1"):
+        saccade.load(run).predict([], best=0)
 
 
 def test_what_is_no_picture_is_named(trained, tmp_path):
     (tmp_path / "a.png").write_bytes(b"nothing")
     with pytest.raises(UserError, match=r"a\.png is not a picture"):
-        trained.predict([tmp_path / "a.png"])
+        predicted(trained, [tmp_path / "a.png"])
     with pytest.raises(UserError, match=r"b\.png cannot be opened \(No such file"):
-        trained.predict([tmp_path / "b.png"])
+        predicted(trained, [tmp_path / "b.png"])
     with pytest.raises(UserError, match="give 8-bit pixels"):
-        trained.predict([np.zeros((8, 8))])
+        predicted(trained, [np.zeros((8, 8))])
 
 
 def test_a_run_without_its_images_still_predicts(run, trained, tmp_path):
     for name in ("classes.json", "config.yaml", "model.safetensors"):
         (tmp_path / name).write_bytes((run / name).read_bytes())
-    task = ClassifyTask.reopen(configs.load(tmp_path / "config.yaml", check_files=False), tmp_path)
+    task = ImageClassTask.reopen(configs.load(tmp_path / "config.yaml", check_files=False), tmp_path)
     load_model(task.model, tmp_path / "model.safetensors")
     pixels = trained.images.test.pixels[5, 0]
-    assert task.predict([pixels])[0].classes == trained.predict([pixels])[0].classes
+    assert predicted(task, [pixels])[0].classes == predicted(trained, [pixels])[0].classes
     with pytest.raises(UserError, match="holds no test images, only a model: name others"):
-        task.evaluate("test")
+        evaluated(task, "test")
 
 
 def test_a_run_that_goes_on_ends_with_the_same_weights(tmp_path):
@@ -334,7 +333,7 @@ def test_other_images_are_judged_as_held_out_ones_are(tmp_path):
     assert (without.confusion, without.left_out) == (run.evaluate().confusion, 1)
     assert ("left out, as they cannot be read", "1") in without.rows()
     (tmp_path / "others" / "9").rename(tmp_path / "others" / "eleven")
-    with pytest.raises(UserError, match="images of the class eleven, of which there are none to train on"):
+    with pytest.raises(UserError, match="images of the class eleven, which has no training images"):
         run.evaluate(data=tmp_path / "others")
 
 
@@ -353,5 +352,5 @@ def test_glimpses_are_judged_by_one_path_or_by_several(tmp_path):
     assert (once.paths, several.paths) == (1, 5)
     assert ("drawn paths an image", "5") in several.rows()
     assert run.evaluate().cross_entropy == once.cross_entropy
-    with pytest.raises(UserError, match="1 samples"):
+    with pytest.raises(UserError, match=r"^samples = 1 \(an option of evaluate\) must be a whole number, at least 2"):
         run.evaluate(samples=1)

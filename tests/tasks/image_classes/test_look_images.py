@@ -10,10 +10,17 @@ from sights import a_picture, a_task
 
 from saccade.attention import record_attention
 from saccade.errors import UserError
-from saccade.tasks.image_classes.look import look as view_of
+from saccade.tasks.image_classes import look as looking
 from saccade.tasks.image_classes.look import start_of
+from saccade.tasks.image_classes.options import ImageOptions
+from saccade.tasks.task import Example
 from saccade.views.axes import Grid, Tokens
 from saccade.views.maps import AttentionMap
+from saccade.views.view import View
+
+
+def view_of(task, picture, pixel=None, only=None) -> View:
+    return looking.look(task, Example(picture), pixel, only)
 
 
 def look(*arguments, **settings) -> tuple[AttentionMap, ...]:
@@ -137,7 +144,7 @@ def test_what_is_seen_is_what_is_predicted_and_the_picture_as_the_model_gets_it(
     task = a_task(tmp_path, "vit")
     Image.fromarray(a_picture(50, 60)).save(tmp_path / "photo.png")
     view = view_of(task, tmp_path / "photo.png")
-    answer = task.predict([tmp_path / "photo.png"])[0]
+    (answer,) = task.answers([Example(tmp_path / "photo.png")], ImageOptions(best=None))
     assert view.answer == answer.to_dict()
     assert view.source == answer.source == str(tmp_path / "photo.png")
     assert view.title == f"{answer.text} (probability {answer.probability:.2f})"
@@ -158,8 +165,10 @@ def test_layers_are_chosen_by_name_and_some_of_them_roll_nothing_out(tmp_path):
 
 
 def test_a_model_without_attention_says_so(tmp_path):
+    view = view_of(a_task(tmp_path, "plain"), a_picture())
+    assert view.maps == ()
     with pytest.raises(UserError, match="has no attention to look at"):
-        look(a_task(tmp_path, "plain"), a_picture())
+        view.save(tmp_path / "look.png")
 
 
 @pytest.mark.parametrize("pixel", [(16, 0), (0, 24), (-1, 0)])

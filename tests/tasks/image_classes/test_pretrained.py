@@ -16,7 +16,6 @@ from transformers import (
 
 import saccade
 from saccade.errors import UserError
-from saccade.serve.served import Limits, open_runs
 
 LABELS = {0: "cat", 1: "dog", 2: "boat"}
 
@@ -89,7 +88,7 @@ def test_without_a_preprocessor_pixels_are_as_their_vit_takes_them(tmp_path, pho
 def test_it_can_be_looked_into_and_judged(tmp_path, photo):
     theirs = a_vit(tmp_path / "theirs")
     run = saccade.load(tmp_path / "theirs")
-    assert {"layers.0.self_attention", "layers.1.self_attention"} <= {each.name for each in run.look(photo)}
+    assert {"layers.0.self_attention", "layers.1.self_attention"} <= {each.name for each in run.look(photo).maps}
     expected = probabilities_of(*theirs, photo)
     best = LABELS[expected.index(max(expected))]
     for label in LABELS.values():
@@ -101,11 +100,12 @@ def test_it_can_be_looked_into_and_judged(tmp_path, photo):
         run.evaluate()
 
 
-def test_it_can_be_served(tmp_path):
+def test_it_has_attention_and_no_examples(tmp_path):
     a_vit(tmp_path / "theirs")
-    [served] = open_runs([tmp_path / "theirs"], Limits()).values()
-    assert served.examples() == []
-    assert served.attends()
+    task = saccade.load(tmp_path / "theirs").task
+    assert task.attends
+    with pytest.raises(UserError, match="holds no test images, only a model: name others"):
+        task.held_out("test")
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_what_else_is_done_with_images_is_refused_and_not_ignored(tmp_path, sett
     a_vit(tmp_path / "theirs")
     (tmp_path / "theirs" / "preprocessor_config.json").write_text(json.dumps(settings))
     with pytest.raises(
-        UserError, match=r"preprocessor_config\.json .*(choose another model|a filter that Pillow has not)"
+        UserError, match=r"preprocessor_config\.json .*(choose another model|a filter that Pillow does not have)"
     ):
         saccade.load(tmp_path / "theirs")
 

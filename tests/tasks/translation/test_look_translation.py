@@ -10,6 +10,7 @@ import torch
 import saccade as library
 from saccade.data.text.tokenizer import UNK
 from saccade.decoding import Hypothesis
+from saccade.tasks.task import Example
 from saccade.tasks.translation.look import look, replay
 from saccade.tasks.translation.task import Translation
 from saccade.views import AttentionMap, Tokens
@@ -20,8 +21,8 @@ def test_what_is_replayed_are_the_tokens_that_were_chosen_and_not_their_text(tin
     task = library.load(tiny_run).task
     one, two = task.vocabularies.target.encode("1 2")
     chosen = Hypothesis([one, UNK, two], 0.0, 0.0, True, [])
-    monkeypatch.setattr(task, "predict", lambda sources: [Translation(sources[0], "1 <unk> 2", [chosen], [])])
-    (attention,) = look(task, "1 2 3").maps
+    monkeypatch.setattr(task, "translate", lambda sources: [Translation(sources[0], "1 <unk> 2", [chosen], [])])
+    (attention,) = look(task, Example("1 2 3")).maps
     assert list(attention.queries.words) == ["1", "<unk>", "2", "<end>"]
     assert attention.weights.shape == (1, 4, 4)
 
@@ -35,12 +36,12 @@ def test_sentences_of_a_batch_are_replayed_as_each_alone(tiny_run):
 
 
 def test_a_view_says_what_was_written_and_how_probable_each_word_was(tiny_run):
-    task = library.load(tiny_run).task
-    own, given = look(task, "1 2 3"), look(task, "1 2 3", "3 2 1")
-    assert own.text == task.predict(["1 2 3"])[0].text
+    run = library.load(tiny_run)
+    own, given = run.look("1 2 3"), run.look("1 2 3", target="3 2 1")
+    assert own.text == run.predict(["1 2 3"])[0].text
     assert (own.title, given.title, given.text) == ("1 2 3", "1 2 3", "3 2 1")
     assert [word.text for word in given.words] == ["3", "2", "1", "<end>"]
-    (scored,) = task.score([("1 2 3", "3 2 1")])
+    (scored,) = run.score([("1 2 3", "3 2 1")])
     product = math.prod(word.probability for word in given.words)
     assert product == pytest.approx(math.exp(scored.log_prob), rel=1e-4)
     assert (given.maps[0].query_title, given.maps[0].key_title) == ("translation", "source")
@@ -65,7 +66,7 @@ def some_maps(layers: int, heads: int) -> list[AttentionMap]:
 def test_what_a_picture_of_many_layers_leaves_out_is_said(tiny_run, monkeypatch, layers, only, hint):
     heads = 8 if layers > 1 else 2
     monkeypatch.setattr("saccade.tasks.translation.look.replay_tokens", lambda *_: [some_maps(layers, heads)])
-    view = look(library.load(tiny_run).task, "1 2", only=only)
+    view = library.load(tiny_run).look("1 2", **({} if only is None else {"only": only}))
     assert view.hint.startswith(hint)
     assert bool(view.hint) == bool(hint) == bool(view.summary)
     assert len(view.maps) == 1 + layers
@@ -74,7 +75,7 @@ def test_what_a_picture_of_many_layers_leaves_out_is_said(tiny_run, monkeypatch,
 def test_a_page_opens_on_the_mean_over_the_source_and_holds_every_map(tiny_run, monkeypatch):
     maps = some_maps(4, 8)
     monkeypatch.setattr("saccade.tasks.translation.look.replay_tokens", lambda *_: [maps])
-    page = look(library.load(tiny_run).task, "1 2").html()
+    page = library.load(tiny_run).look("1 2").html()
     shown = [text.split('"')[0] for text in page.split('"label":"')[1:]]
     whole = [json.dumps(each.label).strip('"') for each in maps]
     assert shown[0] == "attention over the source, average of 4 layers"

@@ -10,9 +10,11 @@ from saccade.config.recipe import load as load_recipe
 from saccade.data.builtin.phrasebook.phrases import phrases, split_words
 from saccade.data.text.tokenizer import Tokenizer
 from saccade.errors import UserError
-from saccade.metrics.bleu import TranslationScores, score_translations
+from saccade.metrics.bleu import score_translations
 from saccade.runs.train import train
+from saccade.tasks.translation import evaluating
 from saccade.tasks.translation.look import alignment_errors, replay
+from saccade.tasks.translation.options import TranslationOptions
 from saccade.tasks.translation.task import TranslationTask
 from saccade.tasks.writing import CoverageStepper
 
@@ -34,16 +36,23 @@ def test_it_learns_to_reverse_and_its_attention_runs_backwards(reverser):
     scores = reverser.evaluate("test", search="greedy")
     assert scores.exact > 95
     assert scores.alignment_error_rate < 0.25
-    weights = reverser.look("1 2 3 4 5 6 7 8", "8 7 6 5 4 3 2 1")[0].weights[0]
+    weights = reverser.look("1 2 3 4 5 6 7 8", target="8 7 6 5 4 3 2 1").maps[0].weights[0]
     looked_at = weights[:-1, :-1].argmax(1).tolist()
     assert sum(place == 7 - row for row, place in enumerate(looked_at)) >= 6
 
 
+def in_batches_of(size, task, monkeypatch):
+    decode = task.recipe.decode.model_copy(update={"batch_size": size})
+    monkeypatch.setattr(task, "recipe", task.recipe.model_copy(update={"decode": decode}))
+
+
 @pytest.mark.parametrize("search", ["greedy", "beam", "sample"])
-def test_output_never_depends_on_the_batch(reverser, search):
+def test_output_never_depends_on_the_batch(reverser, search, monkeypatch):
     sources = [phrase.source for phrase in reverser.task.corpus.test[:40]]
-    together = [answer.text for answer in reverser.predict(sources, search=search, batch_size=64)]
-    small = [answer.text for answer in reverser.predict(sources, search=search, batch_size=3)]
+    in_batches_of(64, reverser.task, monkeypatch)
+    together = [answer.text for answer in reverser.predict(sources, search=search)]
+    in_batches_of(3, reverser.task, monkeypatch)
+    small = [answer.text for answer in reverser.predict(sources, search=search)]
     assert together == small
     if search != "sample":  # a sample belongs to the sentence's number
         alone = [reverser.predict([source], search=search)[0].text for source in sources]
@@ -51,7 +60,7 @@ def test_output_never_depends_on_the_batch(reverser, search):
 
 
 def test_greedy_search_has_one_answer_and_says_so_before_it_starts(reverser):
-    with pytest.raises(UserError, match=r"^3 outputs are wanted and greedy search has one"):
+    with pytest.raises(UserError, match=r"^best is 3 and greedy search has one answer"):
         reverser.answers(["1 2"], search="greedy", best=3)
     with pytest.raises(UserError, match="greedy search has one"):
         load_recipe(reverser.path / "config.yaml", ["decode.search=greedy", "decode.best=3"])
@@ -73,7 +82,7 @@ def test_the_best_checkpoint_is_that_of_the_figure_that_was_asked_for(reverser, 
 
 
 def test_a_forced_beginning_is_kept(reverser):
-    assert reverser.task.predict(["1 2 3"], prefixes=["9 9"])[0].text.startswith("9 9")
+    assert reverser.predict(["1 2 3"], prefix="9 9")[0].text.startswith("9 9")
 
 
 def test_scoring_a_found_translation_gives_the_probability_it_was_found_with(reverser):
@@ -81,7 +90,7 @@ def test_scoring_a_found_translation_gives_the_probability_it_was_found_with(rev
     found = reverser.predict(sources, best=2)
     pairs = [(each.source, text) for each in found for text in (each.text, *each.alternatives)]
     given = [hypothesis.log_prob for each in found for hypothesis in each.hypotheses]
-    assert [each.log_prob for each in reverser.task.score(pairs)] == pytest.approx(given, abs=1e-4)
+    assert [each.log_prob for each in reverser.score(pairs)] == pytest.approx(given, abs=1e-4)
 
 
 def test_coverage_while_searching_is_the_sum_of_the_maps_rows(reverser):
@@ -113,12 +122,10 @@ def test_a_coverage_penalty_is_that_of_the_maps(reverser):
 
 
 def test_without_attention_there_is_nothing_to_cover(tmp_path):
-    from saccade.tasks.translation.task import TranslationTask
-
     recipe = load_recipe("digits-rnn", ["model.attention=none", "data.examples=50"])
     task = TranslationTask.prepare(recipe, tmp_path, print)
     with pytest.raises(UserError, match="no attention"):
-        task.predict(["1 2"], coverage_penalty=0.2)
+        task.translate(["1 2"], TranslationOptions(coverage_penalty=0.2))
 
 
 def test_a_sentence_that_is_too_long_is_refused_not_cut(reverser):
@@ -137,7 +144,7 @@ def test_perplexity_is_that_of_a_plain_loop(reverser):
             log_probs = task.model.output(readouts).log_softmax(-1)
         total -= float(log_probs[0].gather(1, target[0, 1:, None]).sum())
         count += target.shape[1] - 1
-    assert task.perplexity(part) == pytest.approx(float(torch.tensor(total / count).exp()), rel=1e-4)
+    assert evaluating.perplexity(task, part) == pytest.approx(float(torch.tensor(total / count).exp()), rel=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["words", "bpe"])
@@ -151,8 +158,6 @@ def test_a_maps_words_are_the_words_of_the_gold_alignment(kind):
 
 def test_a_sentence_with_unknown_characters_is_left_out_of_the_alignment_error(tmp_path):
     """Its words cannot be told; the others' can."""
-    from saccade.tasks.translation.task import TranslationTask
-
     recipe = load_recipe("phrasebook-rnn", ["data.tokenizer=characters", "data.examples=10"])
     task = TranslationTask.prepare(recipe, tmp_path, print)
     part = [phrase for phrase in task.corpus.test if phrase.alignment][:40]
@@ -175,8 +180,6 @@ def test_replay_does_not_depend_on_the_batch(reverser):
 
 
 def test_hard_attention_gets_a_gradient_from_reinforce(tmp_path):
-    from saccade.tasks.translation.task import TranslationTask
-
     recipe = load_recipe("digits-rnn", ["model.selection=hard", "data.examples=50"])
     task = TranslationTask.prepare(recipe, tmp_path, print)
     task.model.train()
@@ -187,9 +190,12 @@ def test_hard_attention_gets_a_gradient_from_reinforce(tmp_path):
     assert gradient.abs().sum() > 0
 
 
-def test_scores_come_back_from_json():
+def test_scores_are_json():
     scores = score_translations(["a cat", "a dog"], ["a cat", "the dog"], sources=["x y", "x"]).with_perplexity(2.0)
-    assert TranslationScores.from_dict(json.loads(json.dumps(scores.to_dict()))) == scores
+    values = scores.to_dict()
+    assert json.loads(json.dumps(values)) == values
+    assert (values["exact"], values["perplexity"], values["sentences"]) == (50.0, 2.0, 2)
+    assert [group["source_words"] for group in values["by_length"]] == ["1-5"]
 
 
 def test_scores_are_sacrebleus():
@@ -204,5 +210,5 @@ def test_scores_are_sacrebleus():
 
 
 def test_what_is_no_sentence_is_refused_in_a_sentence(tiny_run):
-    with pytest.raises(UserError, match="sentence 2 of 2 is 5: give text, a str for each sentence"):
+    with pytest.raises(UserError, match="5 is not text: give a str for each sentence"):
         load(tiny_run).predict(["1 2", 5])

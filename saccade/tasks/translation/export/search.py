@@ -91,7 +91,8 @@ class CTranslate2Search:
         def search(rows: list[int]) -> list[list[Hypothesis]]:
             return self._search([ids[row] for row in rows], config)
 
-        return task.in_words(sources, found_in_order([len(tokens) for tokens in ids], config.batch_size, search))
+        outputs = found_in_order([len(tokens) for tokens in ids], config.batch_size, search)
+        return task.in_words(sources, outputs, config.best)
 
     def _search(self, sources: Sequence[Sequence[int]], config: DecodeConfig) -> list[list[Hypothesis]]:
         """The `config.best` best hypotheses for each source (tokens without eos), none longer than its own limit."""
