@@ -11,5 +11,6 @@
 | consistency   | the same for R-Drop                                   | logits of two readings            |
 
 Each has one front, a plain reference in torch and a measured gain in its docstring. Gains are processor time of whole training updates
-or searches with torch instead, divided by that with the kernel, on one thread with AVX2. What gains less than 5 % does not belong here. Nothing needs this package: attention (attention/routes.py) and layers compute the same without it.
+or searches with torch instead, divided by that with the kernel, on one thread with AVX2. What gains less than 5 % does not belong here.
+Nothing needs this package: attention (attention/routes.py) and layers compute the same without it.
 """

@@ -178,7 +178,8 @@ def axis_to_dict(axis: Axis) -> dict[str, Any]:
 
 def as_bytes(pixels: NDArray[np.float32]) -> NDArray[np.uint8]:
     """Pixels from 0 to 1 as bytes."""
-    return (255 * np.clip(pixels, 0, 1)).round().astype(np.uint8)
+    scaled: NDArray[np.uint8] = (255 * np.clip(pixels, 0, 1)).round().astype(np.uint8)
+    return scaled
 
 
 def data_address(pixels: NDArray[np.uint8]) -> str:

@@ -40,7 +40,7 @@ class Lettering:
         if watched is not None:
             watched |= self._missing | boxes
         self._font = FontProperties(family=list(families))
-        self._renderer: Any = RendererAgg(8, 8, 72)
+        self._renderer: Any = RendererAgg(8, 8, 72)  # type: ignore[no-untyped-call]
 
     def shown(self, text: str) -> str:
         """The text as it can be drawn: very long words lose their middle, letters that no font has are marked."""
@@ -67,7 +67,8 @@ class Lettering:
     def _width(self, text: str, size: float) -> float:
         font = self._font.copy()
         font.set_size(size)
-        return self._renderer.get_text_width_height_descent(text, font, ismath=False)[0] / 72
+        width: float = self._renderer.get_text_width_height_descent(text, font, ismath=False)[0]
+        return width / 72
 
     def write(
         self, place: "Axes | Figure", x: float, y: float, text: str, size: float, whole: bool = False, **options: Any

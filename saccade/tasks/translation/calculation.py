@@ -170,8 +170,10 @@ def _place(heard: Heard, query: int) -> tuple[int, int]:
 
 def _values(module: Attend, heard: Heard, encoded: Any) -> Tensor:
     if isinstance(module, MultiHead):
-        return heard.values[-1].unflatten(-1, (module.heads, -1)).transpose(0, 1)  # (K, H · D) -> (H, K, D)
-    return encoded.annotations  # (1, K, D): one head, whose values are the annotations themselves
+        projected = heard.values[-1]  # (K, H · D)
+        return projected.view(len(projected), module.heads, -1).transpose(0, 1)  # (H, K, D)
+    annotations: Tensor = encoded.annotations  # (1, K, D): one head, whose values are the annotations themselves
+    return annotations
 
 
 def _score_terms(module: Attend, queries: Tensor, prepared: Tensor, head: int, row: int, key: int) -> dict[str, Any]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def room(task: "TranslationTask", source: list[int]) -> int:
     """The most tokens a translation of this source may have, as `predict` allows them."""
-    return min(max_target_length(len(source) + 1), task.recipe.decode.max_length)
+    return min(max_target_length(len(source) + 1), int(task.recipe.decode.max_length))
 
 
 def stepper_for(task: "TranslationTask", config: DecodeConfig) -> Any:

@@ -48,11 +48,11 @@ class Panel:
 
     @property
     def width(self) -> float:
-        return self.cell[0] * self.weights.shape[1]
+        return self.cell[0] * int(self.weights.shape[1])
 
     @property
     def height(self) -> float:
-        return self.cell[1] * self.weights.shape[0]
+        return self.cell[1] * int(self.weights.shape[0])
 
 
 @dataclass

@@ -286,7 +286,7 @@ def _apart(
 ) -> NDArray[np.float64]:
     """The places (T, 2), those that would cover each other pushed apart until none is nearer to another than `distance` and none of them
     stands on a place itself. They stay in `view`: left, top, right, bottom."""
-    moved = places.astype(np.float64).copy()
+    moved: NDArray[np.float64] = places.astype(np.float64).copy()
     crowded = _lengths(moved[:, None] - moved[None]).min(1) < 0.99 * distance
     turn = np.arange(len(moved)) * 2.4  # radians: equal places leave in different directions
     moved[crowded] += 1e-3 * np.stack((np.cos(turn), np.sin(turn)), -1)[crowded]
@@ -307,4 +307,5 @@ def _apart(
 
 def _lengths(between: NDArray[np.float64]) -> NDArray[np.float64]:
     """Of what lies between places (T, T, 2); nothing is near itself."""
-    return np.maximum(np.linalg.norm(between, axis=-1), 1e-9) + np.eye(len(between)) * 1e9
+    lengths: NDArray[np.float64] = np.maximum(np.linalg.norm(between, axis=-1), 1e-9)
+    return lengths + np.eye(len(between)) * 1e9

@@ -106,7 +106,7 @@ def _write_model(task: "TranslationTask", directory: Path, quantization: str | N
 
 
 def _positions_needed(task: "TranslationTask") -> int:
-    return max(task.recipe.data.max_length, task.recipe.decode.max_length) + 1  # the end or begin token
+    return int(max(task.recipe.data.max_length, task.recipe.decode.max_length)) + 1  # the end or begin token
 
 
 # The check

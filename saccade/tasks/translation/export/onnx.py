@@ -69,7 +69,8 @@ class Decoder(nn.Module):
     def forward(self, annotations: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
         encoded = Encoded(annotations, padding(lengths, annotations.shape[1]))
         readouts, _ = self.model.read(encoded, target)
-        return self.model.output(readouts)
+        logits: Tensor = self.model.output(readouts)
+        return logits
 
 
 AXES = {
