@@ -85,6 +85,7 @@ class Served:
 
     def look(self, question: Question) -> Json:
         view = self._view(question)
+        view = replace(view, maps=view.rows(), seen_from={})  # a page asks again for what another cell looks at
         self.require_few(view.maps, self.limits.weights)
         return {"run": self.name, **view.to_dict(digits=_DIGITS)}
 

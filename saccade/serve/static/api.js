@@ -26,7 +26,7 @@ const post = (path, question, signal) => request(`/api/${path}`,
 
 export const runs = async () => (await request("/api/runs")).json();
 export const ask = async (path, question, signal) => (await post(path, question, signal)).json();
-export const look = async (question, signal) => asView(await ask("look", question, signal));
+export const look = (question, signal) => ask("look", question, signal);
 export const figure = async (question) => (await post("figure", question)).blob();
 
 // What the server tells while it writes, a message each.
@@ -38,16 +38,4 @@ export async function* stream(question, signal) {
     rest = lines.pop();
     yield* lines.map((line) => JSON.parse(line));
   }
-}
-
-// What was looked at as a View, also where the server names the parts of its answer otherwise.
-function asView(answer) {
-  const view = {title: "", subtitle: "", words: [], ...answer, text: answer.text ?? answer.target ?? "", answer: answer.answer ?? {classes: answer.classes}};
-  return answer.glimpses ? {...view, maps: answer.maps.map((map) => ({...map, queries: stepsOf(map.queries, answer.glimpses)}))} : view;
-}
-
-function stepsOf(queries, glimpses) {
-  const classes = Object.keys(glimpses[0].probabilities);
-  return {...queries, kind: "steps", classes, probabilities: glimpses.map(({probabilities}) => classes.map((name) => probabilities[name])),
-    windows: glimpses.map(({windows}) => windows.map(({row, column, side}) => [row, column, side]))};
 }

@@ -1,11 +1,10 @@
-// The API's own description, read from openapi.json and laid out: paths, fields, answers, and a command to try.
+// The API's own description, read from openapi.json and laid out: paths, the fields that each run takes, answers, and a command to try.
 
 import {startTheme} from "/static/theme.js";
 import {byId, element} from "/static/views/dom.js";
 
 const described = await (await fetch("/openapi.json")).json();
-const schemas = described.components.schemas;
-const resolve = (schema) => schema?.$ref ? schemas[schema.$ref.split("/").at(-1)] : schema;
+const named = ($ref, schema) => (schema.$defs ?? described.components?.schemas ?? {})[$ref.split("/").at(-1)];
 
 function kindOf(schema) {
   if (schema.$ref) return schema.$ref.split("/").at(-1);
@@ -34,23 +33,30 @@ function table(schema) {
 
 // The messages that a message holds, each under its name.
 function parts(schema) {
-  const named = new Set(JSON.stringify(schema).match(/#\/components\/schemas\/\w+/g) ?? []);
-  return [...named].map(($ref) => {
-    const part = resolve({$ref});
+  const references = new Set(JSON.stringify({...schema, $defs: undefined}).match(/#\/(?:\$defs|components\/schemas)\/\w+/g) ?? []);
+  return [...references].map(($ref) => {
+    const part = named($ref, schema);
     return element("div", {}, element("h3", {textContent: `${kindOf({$ref})}: ${part.description ?? ""}`}), table(part));
   });
 }
 
-const EXAMPLES = {integer: 0, array: []};
+const VALUES = {integer: 0, array: []};
+
+// A body that works: the server's own example, or every field that is needed.
+const exampleOf = (schema, run) => schema.examples?.[0] ?? {run,
+  ...Object.fromEntries((schema.required ?? []).map((name) => [name, VALUES[schema.properties[name]?.type] ?? "…"]))};
+
+function body(path, schema) {
+  const command = `curl ${location.origin}${path} -H 'Content-Type: application/json' -d '${JSON.stringify(exampleOf(schema, schema.title))}'`;
+  return [element("h3", {textContent: `The run ${schema.title}`}), table(schema), ...parts(schema), element("pre", {textContent: command})];
+}
 
 function operation(path, method, about) {
-  const asked = resolve(about.requestBody?.content["application/json"]?.schema);
+  const asked = about.requestBody?.content["application/json"]?.schema;
   const shown = [element("h2", {}, element("span", {className: "method", textContent: method.toUpperCase()}), " ", element("code", {textContent: path})),
     element("p", {textContent: about.summary ?? ""})];
-  if (asked) {
-    const example = Object.fromEntries((asked.required ?? ["text"]).map((name) => [name, EXAMPLES[asked.properties[name]?.type] ?? "…"]));
-    shown.push(table(asked), ...parts(asked), element("pre", {textContent: `curl ${location.origin}${path} -H 'Content-Type: application/json' -d '${JSON.stringify(example)}'`}));
-  } else shown.push(element("pre", {textContent: `curl ${location.origin}${path}`}));
+  if (asked) shown.push(...(asked.oneOf ?? [asked]).flatMap((schema) => body(path, schema)));
+  else shown.push(element("pre", {textContent: `curl ${location.origin}${path}`}));
   const answers = Object.entries(about.responses).map(([status, answer]) => `${status} ${answer.description}`).join(" · ");
   shown.push(element("p", {className: "quiet", textContent: answers}));
   return element("section", {}, ...shown);

@@ -95,7 +95,7 @@ export class Panel {
     this.whatIf.clear();
     this.search.root.hidden = !this.search.question;
     const target = this.translations[place].text;
-    const view = await look({run: this.run.name, text: this.text, target, words: this.inWords()}, signal);
+    const view = await look({run: this.run.name, text: this.text, target, subwords: !this.inWords()}, signal);
     this.showList();
     await this.show(view);
   }
@@ -230,6 +230,6 @@ export class Panel {
 
   figureQuestion() {
     const {current, headNumber} = this.display;
-    return {text: this.text, target: this.view.text, words: this.inWords(), only: current.name, ...(headNumber === null ? {} : {head: headNumber})};
+    return {text: this.text, target: this.view.text, subwords: !this.inWords(), only: current.name, ...(headNumber === null ? {} : {head: headNumber})};
   }
 }
