@@ -10,7 +10,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from saccade.cli.inputs import require_no_file_of_sentences
 
 import saccade
 from saccade import cli
@@ -18,6 +17,8 @@ from saccade.cli import options
 from saccade.config import files as recipe_files
 from saccade.config import recipe as config
 from saccade.errors import ConfigError, UserError
+from saccade.tasks.inputs import Text
+from saccade.tasks.task import Typed
 
 HEAVY = {"torch", "numpy", "matplotlib", "sklearn", "tokenizers", "transformers"}
 
@@ -59,6 +60,7 @@ def test_the_version_is_printed_alone() -> None:
 def test_help_names_every_command_in_one_line_each() -> None:
     done = run("--help", env={**os.environ, "COLUMNS": "120"})
     assert done.returncode == 0
+    cli.runs.register([])
     for command in cli.app.registered_commands:
         assert command.callback is not None
         name = command.name or command.callback.__name__
@@ -212,16 +214,16 @@ def test_a_setting_that_would_change_nothing_is_refused(settings: list[str], tol
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ("--search greedy --beam 4", "--beam is for --search beam and --search is greedy"),
-        ("--beam 4 --temperature 0.5", "--temperature is for --search sample and --beam is for beam"),
-        ("--search sample --length-penalty 1", "--length-penalty is for --search beam and --search is sample"),
+        ("--search greedy --beam 4", "beam is for search beam and search is greedy: leave one of them out"),
+        ("--beam 4 --temperature 0.5", "temperature is for search sample and beam is for beam"),
+        ("--search sample --length-penalty 1", "length_penalty is for search beam and search is sample"),
         ("--search greedy --best 3", "greedy search has one answer"),
     ],
 )
 def test_options_of_two_searches_are_refused(
-    options: str, told: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    options: str, told: str, tiny_run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert exit_of(monkeypatch, "predict", "nowhere", "a dog", *options.split()) == 2
+    assert exit_of(monkeypatch, "predict", str(tiny_run), "1 2", *options.split()) == 2
     assert told in capsys.readouterr().err
 
 
@@ -248,10 +250,9 @@ def _raise(error: BaseException, *_: object, **__: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("a.en", "to translate its lines, run `saccade predict r < "), ("a.png", "is an image")]
+    ("name", "said"), [("a.en", "to read its lines, run `saccade predict r < "), ("a.png", "is an image")]
 )
 def test_a_file_is_no_sentence_to_translate(name, said, tmp_path):
     (tmp_path / name).write_bytes(b"")
-    run = SimpleNamespace(recipe=SimpleNamespace(task="translation"), path="r")
     with pytest.raises(UserError, match=said):
-        require_no_file_of_sentences(run, [str(tmp_path / name)], "saccade predict r < ")
+        Text().from_command_line(Typed([str(tmp_path / name)], command="saccade predict r"))

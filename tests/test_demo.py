@@ -19,7 +19,7 @@ TINY = [
 def test_it_compares_translates_and_draws_and_says_when_the_time_was_too_short(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(demo, "ALIKE", TINY)
     scores = score_translations(["a", "b"], ["a", "c"], sources=["x", "x y"]).with_perplexity(2.0)
-    monkeypatch.setattr(demo, "_evaluated", lambda run: scores)
+    monkeypatch.setattr(demo, "_evaluated", lambda run: scores.to_dict())
     demo.demo(tmp_path / "demo", minutes=1)
     said = capsys.readouterr().out
     assert "without attention" in said

@@ -48,8 +48,8 @@ def test_many_translations_are_counted_on_the_terminal_and_printed_elsewhere(tin
     assert len(printed) == lines
 
 
-def test_judging_says_on_the_terminal_how_long_it_takes_already(tiny_run, tmp_path):
+def test_an_evaluation_says_on_the_terminal_how_long_it_has_taken(tiny_run, tmp_path):
     said = on_a_terminal([sys.executable, "-m", "saccade", "evaluate", str(tiny_run)], "", tmp_path / "out.txt")
-    assert "judging by the examples of the test set" in said
+    assert "evaluating on the examples of the test set" in said
     assert re.search(r"0:00:0\d", said)
     assert (tmp_path / "out.txt").read_text(encoding="utf-8").startswith("measure\tvalue\n")

@@ -10,7 +10,6 @@ from types import SimpleNamespace
 
 import pytest
 from PIL import Image
-from saccade.runs.looking import looked
 
 import saccade as library
 from saccade import cli
@@ -49,7 +48,7 @@ def test_every_kind_of_image_model_writes_the_same_data_of_a_held_out_picture(sa
         out = tmp_path / f"{run.name}.json"
         printed, beside = said("look", run, "test:0", "--out", out)
         values = json.loads(out.read_text("utf-8"))
-        truth = library.load(run).task.example("test", 0).truth
+        truth = library.load(run).task.held_out("test")[0].truth
         assert values["title"].startswith(f"{values['answer']['classes'][0]['class']} (probability ")
         assert (values["answer"]["source"], values["truth"]) == ("test:0", truth)
         assert (values["picture"]["rows"], values["picture"]["columns"]) == (8, 8)
@@ -74,8 +73,9 @@ def test_letters_that_no_font_has_are_spoken_of(said, digits, tmp_path, monkeypa
 
 
 def test_what_a_picture_of_many_layers_leaves_out_is_said_beside_it(said, tmp_path, tiny_run, monkeypatch):
-    view = replace(looked(library.load(tiny_run).task, "1 2 3"), hint="shows little")
-    monkeypatch.setattr("saccade.runs.looking.looked", lambda *_, **__: view)
+    loaded = library.load(tiny_run)
+    view = replace(loaded.look("1 2 3"), hint="shows little")
+    monkeypatch.setattr(type(loaded.task), "look", lambda *_: view)
     for ending, hint in (
         ("png", f"{tmp_path / 'a.png'} shows little\n"),
         ("pdf", f"{tmp_path / 'a.pdf'} shows little\n"),
@@ -90,7 +90,7 @@ def test_files_of_a_folder_that_are_no_images_are_counted(said, digits, tmp_path
         (tmp_path / name).write_text("x")
     printed, beside = said("predict", digits, tmp_path)
     assert printed.startswith(f"{tmp_path / 'a.png'}\t")
-    assert f"{tmp_path} holds 2 other files, which were not read" in beside
+    assert f"{tmp_path} contains 2 other files, which were not read" in beside
 
 
 def test_a_zip_is_no_picture_to_predict(said, digits, tmp_path):
@@ -98,18 +98,48 @@ def test_a_zip_is_no_picture_to_predict(said, digits, tmp_path):
         archive.writestr("cat/1.png", b"")
     printed, beside = said("predict", digits, tmp_path / "a.zip")
     assert printed == ""
-    assert "predict takes pictures and folders of them" in beside
-    assert f"saccade evaluate {digits} --data {tmp_path / 'a.zip'}" in beside
+    assert "is no image, and images or folders of them are read here: unpack it and give the folder" in beside
+    assert f"or evaluate with `--data {tmp_path / 'a.zip'}`" in beside
 
 
 @pytest.mark.parametrize(
-    ("arguments", "named"),
+    ("arguments", "told"),
     [
-        (["predict", "RUN", "test:0", "--temperature", "2"], "--temperature"),
-        (["predict", "RUN", "test:0", "--beam", "2", "--prefix", "a"], "--beam, --prefix"),
-        (["evaluate", "RUN", "--length-penalty", "1"], "--length-penalty"),
+        (["predict", "RUN", "test:0", "--beam", "2"], "--beam is not an option of predict for RUN: it takes --best"),
+        (
+            ["evaluate", "RUN", "--length-penalty=1"],
+            "--length-penalty is not an option of evaluate for RUN: it takes --data, --skip-bad, --confusion, --mistakes",
+        ),
+        (
+            ["look", "RUN", "test:0", "--samples", "3"],
+            "--samples is not an option of look for RUN: it takes --pixel, --only",
+        ),
     ],
 )
-def test_only_options_that_were_given_are_to_be_left_out(said, digits, arguments, named):
-    _, beside = said(*(digits if each == "RUN" else each for each in arguments))
-    assert beside.endswith(f"which searches nothing: leave out {named}\n")
+def test_an_option_that_a_run_does_not_take_is_refused_with_those_it_takes(said, digits, arguments, told):
+    _, beside = said(*(digits if word == "RUN" else word for word in arguments))
+    assert beside == f"error: {told.replace('RUN', str(digits))}\n"
+
+
+def test_help_lists_the_options_of_this_very_run_with_their_meanings(said, digits, glimpses, tiny_run, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
+    images, sentences = said("predict", digits, "--help")[0], said("predict", tiny_run, "--help")[0]
+    assert "how many of the likeliest classes, a line each (1 unless given)" in images.lower().replace("  ", " ")
+    assert "--beam" not in images
+    assert "width of the beam" in sentences.lower()
+    assert "--samples" in said("evaluate", glimpses, "--help")[0]
+    assert "--samples" not in said("evaluate", digits, "--help")[0]
+
+
+def test_an_option_of_zero_is_given_too(said, tiny_run):
+    plain, without = (
+        said("predict", tiny_run, "1 2 3 4 5", "--json"),
+        said("predict", tiny_run, "1 2 3 4 5", "--length-penalty", "0", "--json"),
+    )
+    scores = [json.loads(printed)[0]["translations"][0] for printed, _ in (plain, without)]
+    assert scores[0]["score"] != scores[0]["log_prob"]
+    assert scores[1]["score"] == pytest.approx(scores[1]["log_prob"])
+
+
+def test_a_run_that_is_not_there_is_named_before_its_options(said):
+    assert "error: nowhere does not exist; give the directory that" in said("predict", "nowhere", "x", "--beam", "2")[1]

@@ -11,8 +11,9 @@ from saccade.attention import LocalSelfAttention2d, MultiHead
 from saccade.config.recipe import load
 from saccade.data.image_shape import ImageShape
 from saccade.errors import ConfigError, UserError
+from saccade.layers.operations import operations
 from saccade.models.shapes import Shapes
-from saccade.runs.compare import Row, columns, combinations, compare, operations, plot, validations
+from saccade.runs.compare import Row, columns, combinations, compare, plot, validations
 
 
 class Layer(nn.Module):
@@ -21,8 +22,8 @@ class Layer(nn.Module):
         self.layer = layer
 
     def forward(self, x):
-        seen = self.layer(x)
-        return seen.context if isinstance(self.layer, MultiHead) else seen
+        output = self.layer(x)
+        return output.context if isinstance(self.layer, MultiHead) else output
 
 
 def test_operations_of_attention_are_those_of_its_formula():
