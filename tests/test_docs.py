@@ -15,9 +15,10 @@ import pytest
 import typer
 from pydantic import BaseModel
 
-from saccade.cli import app
+from saccade.cli import app, runs
 from saccade.config import recipe as config
 from saccade.config.files import recipes
+from saccade.config.options import Options, options_for
 from saccade.training.config import TrainConfig
 
 ROOT = Path(__file__).parents[1]
@@ -67,10 +68,11 @@ def test_every_setting_exists(page):
 
 @every_page
 def test_every_command_has_its_options(page):
-    commands = typer.main.get_command(app).commands
+    commands = _program()
     for words in _commands(page):
         assert words[0] in commands, f"saccade {words[0]} of {named(page)}: no such command"
         options = {"--help"} | {name for parameter in commands[words[0]].params for name in parameter.opts}
+        options |= _options_of_runs(words[0])
         unknown = {word.partition("=")[0] for word in words if word.startswith("--")} - options
         assert not unknown, f"{unknown} of saccade {' '.join(words)} in {named(page)}"
 
@@ -110,6 +112,26 @@ def test_the_readme_stays_short():
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 90
 
 
+@cache
+def _program() -> dict[str, Any]:
+    runs.register([])
+    return typer.main.get_command(app).commands
+
+
+@cache
+def _options_of_runs(command: str) -> set[str]:
+    """What the runs of any task take."""
+    kinds = {
+        kind
+        for task in _modules("saccade.tasks", ".task")
+        for options in _modules(task.__package__)
+        for kind in vars(options).values()
+        if isinstance(kind, type) and issubclass(kind, Options)
+    }
+    names = {name for kind in kinds for name in options_for(kind, command)}
+    return {f"--{name.replace('_', '-')}" for name in names}
+
+
 def _commands(page: Path) -> Iterator[list[str]]:
     """The words after `saccade` of every command, in blocks of code and within lines."""
     text = page.read_text(encoding="utf-8")
@@ -125,7 +147,7 @@ def _commands(page: Path) -> Iterator[list[str]]:
 @cache
 def _settings() -> set[str]:
     """Every setting of every task and model: `--set` takes no other."""
-    found = {"a.b", "model.name", *_fields(TrainConfig, "train.")}
+    found = {"a.b", "model.name", "start.from", "start.weights", *_fields(TrainConfig, "train.")}
     for task in _modules("saccade.tasks", ".task"):
         found |= {*_fields(task.Config)} if hasattr(task, "Config") else set()
     for model in _modules("saccade.models"):
