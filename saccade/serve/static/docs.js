@@ -4,7 +4,7 @@ import {startTheme} from "/static/theme.js";
 import {byId, element} from "/static/views/dom.js";
 
 const described = await (await fetch("/openapi.json")).json();
-const named = ($ref, schema) => (schema.$defs ?? described.components?.schemas ?? {})[$ref.split("/").at(-1)];
+const named = ($ref) => described.components.schemas[$ref.split("/").at(-1)];
 
 function kindOf(schema) {
   if (schema.$ref) return schema.$ref.split("/").at(-1);
@@ -33,29 +33,23 @@ function table(schema) {
 
 // The messages that a message holds, each under its name.
 function parts(schema) {
-  const references = new Set(JSON.stringify({...schema, $defs: undefined}).match(/#\/(?:\$defs|components\/schemas)\/\w+/g) ?? []);
+  const references = new Set(JSON.stringify(schema).match(/#\/components\/schemas\/\w+/g) ?? []);
   return [...references].map(($ref) => {
-    const part = named($ref, schema);
+    const part = named($ref);
     return element("div", {}, element("h3", {textContent: `${kindOf({$ref})}: ${part.description ?? ""}`}), table(part));
   });
 }
 
-const VALUES = {integer: 0, array: []};
-
-// A body that works: the server's own example, or every field that is needed.
-const exampleOf = (schema, run) => schema.examples?.[0] ?? {run,
-  ...Object.fromEntries((schema.required ?? []).map((name) => [name, VALUES[schema.properties[name]?.type] ?? "…"]))};
-
-function body(path, schema) {
-  const command = `curl ${location.origin}${path} -H 'Content-Type: application/json' -d '${JSON.stringify(exampleOf(schema, schema.title))}'`;
+function body(path, schema, example) {
+  const command = `curl ${location.origin}${path} -H 'Content-Type: application/json' -d '${JSON.stringify(example)}'`;
   return [element("h3", {textContent: `The run ${schema.title}`}), table(schema), ...parts(schema), element("pre", {textContent: command})];
 }
 
 function operation(path, method, about) {
-  const asked = about.requestBody?.content["application/json"]?.schema;
+  const {schema: asked, examples} = about.requestBody?.content["application/json"] ?? {};
   const shown = [element("h2", {}, element("span", {className: "method", textContent: method.toUpperCase()}), " ", element("code", {textContent: path})),
     element("p", {textContent: about.summary ?? ""})];
-  if (asked) shown.push(...(asked.oneOf ?? [asked]).flatMap((schema) => body(path, schema)));
+  if (asked) shown.push(...(asked.oneOf ?? [asked]).flatMap((schema) => body(path, schema, examples[schema.title].value)));
   else shown.push(element("pre", {textContent: `curl ${location.origin}${path}`}));
   const answers = Object.entries(about.responses).map(([status, answer]) => `${status} ${answer.description}`).join(" · ");
   shown.push(element("p", {className: "quiet", textContent: answers}));
