@@ -20,6 +20,7 @@ from starlette.exceptions import HTTPException
 
 from saccade import __version__
 from saccade.errors import UserError
+from saccade.serve.description import DescribedApp, request_body
 from saccade.serve.guard import Access, Guard
 from saccade.serve.limits import Limits
 from saccade.serve.messages import Error, Health, Runs
@@ -97,7 +98,7 @@ class Asking:
 
     async def one(self, work: Callable[[Any], Any], question: Any) -> Any:
         """An answer on its own."""
-        return await self.together(lambda questions: [work(each) for each in questions], question, None)
+        return await self.together(lambda questions: [work(one) for one in questions], question, None)
 
     async def together(
         self, work: Callable[[Sequence[Any]], Sequence[Any]], question: Any, kind: tuple[Any, ...] | None
@@ -130,8 +131,8 @@ class Asking:
 
         def work(questions: Sequence[Question]) -> list[None]:
             try:
-                for each in questions:
-                    run.stream(each, tell)
+                for one in questions:
+                    run.stream(one, tell)
             except Stopped:
                 pass
             except Exception as error:
@@ -179,7 +180,7 @@ def create_app(runs: Mapping[str, Served], limits: Limits | None = None, access:
         yield
         await asyncio.to_thread(asking.worker.close)
 
-    app = FastAPI(
+    app = DescribedApp(
         title="Saccade",
         version=__version__,
         description="Predictions of trained runs, and what they attended to.",
@@ -198,7 +199,7 @@ def create_app(runs: Mapping[str, Served], limits: Limits | None = None, access:
     return app
 
 
-def _add_questions(app: FastAPI, asking: Asking) -> None:
+def _add_questions(app: DescribedApp, asking: Asking) -> None:
     """The endpoints that every run answers, and those of the tasks that are served."""
 
     async def predict(request: Request) -> Response:
@@ -207,7 +208,7 @@ def _add_questions(app: FastAPI, asking: Asking) -> None:
         bodies = several(body, run.run, asking.limits)
         if bodies is None:
             return Answer(await asking.predict(run, run.read("predict", body)))
-        questions = [run.read("predict", each) for each in bodies]
+        questions = [run.read("predict", one) for one in bodies]
         answers = await asyncio.gather(*(asking.predict(run, question) for question in questions))
         return Answer({"run": run.name, "answers": answers})
 
@@ -251,26 +252,19 @@ def _own_question(asking: Asking, name: str) -> Callable[[Request], Awaitable[Re
         body = await asking.body(request)
         run = asking.run(body)
         question = run.read(name, body)
-        content = await asking.one(lambda each: as_json(run.answer(name, each)), question)
+        content = await asking.one(lambda one: as_json(run.answer(name, one)), question)
         return Response(content, media_type="application/json")
 
     return answer
 
 
 def _add(
-    app: FastAPI, asking: Asking, name: str, summary: str, endpoint: Callable[[Request], Awaitable[Response]]
+    app: DescribedApp, asking: Asking, name: str, summary: str, endpoint: Callable[[Request], Awaitable[Response]]
 ) -> None:
     """An endpoint, described by the body that each run takes there."""
-    takers = {run.name: run.bodies[name].model for run in asking.runs.values() if name in run.bodies}
-    schemas = [{**model.model_json_schema(), "title": run} for run, model in takers.items()]
-    content = {"application/json": {"schema": schemas[0] if len(schemas) == 1 else {"oneOf": schemas}}}
-    app.add_api_route(
-        f"/api/{name}",
-        endpoint,
-        methods=["POST"],
-        summary=summary,
-        openapi_extra={"requestBody": {"required": True, "content": content}},
-    )
+    body, definitions = request_body(name, asking.runs)
+    app.definitions = {**app.definitions, **definitions}
+    app.add_api_route(f"/api/{name}", endpoint, methods=["POST"], summary=summary, openapi_extra={"requestBody": body})
 
 
 def _add_state(app: FastAPI, asking: Asking, metrics: Metrics) -> None:

@@ -113,8 +113,8 @@ class Guard:
             raise Refused(403, "a page of another site may not ask this server: open its own page")
         guarded = scope["path"].startswith("/api") or scope["path"] == "/metrics"
         if guarded and self.access.token is not None:
-            given = headers.get("authorization", "").removeprefix("Bearer ").encode("latin-1", "replace")
-            if not hmac.compare_digest(given, self.access.token.encode()):
+            token = headers.get("authorization", "").removeprefix("Bearer ").encode("latin-1", "replace")
+            if not hmac.compare_digest(token, self.access.token.encode()):
                 raise Refused(401, "this server asks for its token: send the header `Authorization: Bearer TOKEN`")
         if self._asking[client] > self.limits.per_client:
             raise Refused(429, f"you have {self.limits.per_client} requests open already: wait for their answers")
@@ -142,13 +142,13 @@ class Guard:
         except asyncio.TimeoutError:
             seconds = self.limits.upload_seconds
             raise Refused(408, f"the request did not arrive within {seconds:g} seconds: send it again") from None
-        given = False
+        is_sent = False
 
         async def replay() -> Any:
-            nonlocal given
-            if given:
+            nonlocal is_sent
+            if is_sent:
                 return await receive()
-            given = True
+            is_sent = True
             return {"type": "http.request", "body": body, "more_body": False}
 
         return replay

@@ -56,6 +56,22 @@ class Body:
         )
         return cls(run, model, command, extra)
 
+    def schema(self, limits: Limits) -> dict[str, Any]:
+        """The fields in JSON schema. What is predicted may be a list of inputs."""
+        reference = f"#/components/schemas/{self.run.recipe.task}_{{model}}"
+        schema = self.model.model_json_schema(ref_template=reference)
+        definitions = schema.pop("$defs", {})
+        if definitions:
+            schema["$defs"] = {f"{self.run.recipe.task}_{name}": part for name, part in definitions.items()}
+        if self.command == "predict":
+            for name in self.run.task.input.fields.model_fields:
+                field = schema["properties"][name]
+                one = {key: value for key, value in field.items() if key not in ("title", "description", "examples")}
+                many = {"type": "array", "items": one, "minItems": 1, "maxItems": limits.batch}
+                description = f"{field['description']}, or a list of them"
+                schema["properties"][name] = {"anyOf": [one, many], "description": description}
+        return schema
+
     def read(self, body: Mapping[str, Any], limits: Limits) -> "Question":
         values = _validated(self.model, body)
         for name, value in values.items():
@@ -65,8 +81,9 @@ class Body:
         options = None
         if self.command is not None:
             named = options_for(self.run.task.options(self.run.recipe), self.command)
-            given = {name: value for name, value in values.items() if name in named}
-            options = self.run.options(self.command, given, "`{}`")
+            options = self.run.options(
+                self.command, {name: value for name, value in values.items() if name in named}, "`{}`"
+            )
         return Question(example, options, None if self.extra is None else _only(self.extra, values))
 
 
@@ -100,20 +117,39 @@ def _validated(model: type[BaseModel], body: Mapping[str, Any]) -> dict[str, Any
     try:
         return model.model_validate(body).model_dump(exclude_unset=True)
     except ValidationError as error:
-        raise UserError(_sentence(error, model)) from None
+        raise UserError(_sentence(error, model, body)) from None
 
 
-def _sentence(error: ValidationError, model: type[BaseModel]) -> str:
+def _sentence(error: ValidationError, model: type[BaseModel], body: Mapping[str, Any]) -> str:
+    """One sentence on the first mistake. An unknown field comes before a missing one, whose name it may have been meant to be."""
     mistakes = error.errors(include_url=False, include_input=False)
-    first = next((mistake for mistake in mistakes if mistake["type"] == "extra_forbidden"), mistakes[0])
-    place = ".".join(str(part) for part in first["loc"])
-    if first["type"] == "extra_forbidden":
-        near = get_close_matches(place, model.model_fields, n=1, cutoff=0.4)
-        hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(model.model_fields)}"
-        return f"Unknown field `{place[:80]}`; {hint}"
+    missing = [
+        str(mistake["loc"][0]) for mistake in mistakes if mistake["type"] == "missing" and len(mistake["loc"]) == 1
+    ]
+    for mistake in mistakes:
+        if mistake["type"] == "extra_forbidden" and len(mistake["loc"]) == 1:
+            name = str(mistake["loc"][0])
+            return f"Unknown field `{name[:80]}`; {_meant(name, list(model.model_fields), missing)}"
+    first = mistakes[0]
+    place = _place(first["loc"], body)
     if first["type"] == "missing":
-        return f"`{place}` is missing: see /docs for what is needed"
-    return f"`{place}` is wrong ({first['msg']}): see /docs for what is allowed"
+        return f"`{'.'.join((*place, str(first['loc'][-1])))}` is missing: see /docs for what is needed"
+    return f"`{'.'.join(place)[:200]}` is wrong ({first['msg']}): see /docs for what is allowed"
+
+
+def _meant(name: str, names: Sequence[str], missing: Sequence[str]) -> str:
+    near = get_close_matches(name, names, n=1, cutoff=0.7) or missing or get_close_matches(name, names, n=1, cutoff=0.4)
+    return f"did you mean `{near[0]}`?" if near else f"there are {', '.join(names)}"
+
+
+def _place(location: Sequence[int | str], body: Any) -> tuple[str, ...]:
+    """The part of pydantic's location that the body has; the rest names kinds of values."""
+    place: tuple[str, ...] = ()
+    for part in location:
+        inside = body.keys() if isinstance(body, dict) else range(len(body)) if isinstance(body, list) else ()
+        if part in inside:
+            place, body = (*place, str(part)), body[part]
+    return place
 
 
 def _require_short(name: str, value: str, limits: Limits) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ class Served:
             attends=task.attends,
             asks=list(self.bodies),
             page=self.page is not None,
-            examples=self.examples(),
+            examples=self.examples,
             decode=recipe.to_dict().get("decode", {}),
         )
 
@@ -64,6 +65,7 @@ class Served:
         script = None if module is None else Path(module).with_name("page.js")
         return script if script is not None and script.is_file() else None
 
+    @cached_property
     def examples(self) -> list[str]:
         """None where somebody removed them: predicting does not need them."""
         try:
@@ -81,13 +83,16 @@ class Served:
         """Answers to questions that have the same options."""
         options = questions[0].options
         answers = self.run.task.answers([question.example for question in questions], options)
-        return [{"run": self.name, **answer.to_dict()} for answer in answers]
+        return [
+            {"run": self.name, **answer.to_dict(), **self._unknown(question)}
+            for question, answer in zip(questions, answers, strict=True)
+        ]
 
     def look(self, question: Question) -> Json:
         view = self._view(question)
         view = replace(view, maps=view.rows(), seen_from={})  # a page asks again for what another cell looks at
         self.require_few(view.maps, self.limits.weights)
-        return {"run": self.name, **view.to_dict(digits=_DIGITS)}
+        return {"run": self.name, **view.to_dict(digits=_DIGITS), **self._unknown(question)}
 
     def figure(self, question: Question) -> bytes:
         view, fields = self._view(question), question.fields
@@ -96,6 +101,11 @@ class Served:
             view = replace(view, maps=heads, summary=())
         self.require_few([one for one in view.maps if view.picture is None], self.limits.drawn)
         return {"png": view.png, "svg": view.svg, "pdf": view.pdf}[fields.format]()
+
+    def _unknown(self, question: Question) -> Json:
+        """The words of the input that the model does not know, where there are any: its answer may have nothing to do with them."""
+        words = self.run.task.input.unknown([question.example])
+        return {"unknown": list(words)} if words else {}
 
     def _view(self, question: Question) -> View:
         return self.run.task.look(question.example, question.options)

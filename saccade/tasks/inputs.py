@@ -25,11 +25,14 @@ _SUGGESTIONS = 6
 
 
 class TextFields(Config):
-    text: str = Field(description="a sentence")
+    text: str = Field(description="a sentence", examples=["How are you?"])
 
 
 class ImageFields(Config):
-    image: str = Field(description="an image file (PNG, JPEG, WebP, ...) in base64, or as a data: address")
+    image: str = Field(
+        description="an image file (PNG, JPEG, WebP, ...) in base64, or as a data: address",
+        examples=[data_address(np.full((8, 8, 3), 128, np.uint8))],
+    )
 
 
 def _nothing_wrong(texts: Sequence[str]) -> Mapping[int, str]:
@@ -42,10 +45,10 @@ def _nothing_unknown(texts: Sequence[str]) -> Sequence[str]:
 
 @dataclass(frozen=True)
 class Text:
-    """A line of text. `problems` says of rows why the model cannot read them, `unknown` which words were not seen in training."""
+    """A line of text. `problems` says of rows why the model cannot read them, `unknown_words` which words were not seen in training."""
 
     problems: Callable[[Sequence[str]], Mapping[int, str]] = _nothing_wrong
-    unknown: Callable[[Sequence[str]], Sequence[str]] = _nothing_unknown
+    unknown_words: Callable[[Sequence[str]], Sequence[str]] = _nothing_unknown
     kind: str = "text"
     fields: type[Config] = TextFields
 
@@ -63,7 +66,7 @@ class Text:
             raise UserError(f"{next(iter(problems.values()))}: split it into shorter sentences{way_out}")
         if problems:
             texts = _without(texts, problems, typed)
-        unknown = self.unknown(texts)
+        unknown = self.unknown_words(texts)
         if unknown:
             typed.say(f"not seen in training, so all read as <unk>: {_listed(unknown)}")
         return [Example(text) for text in texts]
@@ -80,6 +83,9 @@ class Text:
                 f"the text has {len(body.text):,} characters, and {limits.characters:,} are allowed: split it into sentences"
             )
         return Example(body.text)
+
+    def unknown(self, examples: Sequence[Example[str]]) -> Sequence[str]:
+        return self.unknown_words([example.content for example in examples])
 
     def suggestions(self, held_out: Sequence[Example[str]]) -> list[str]:
         """Sentences of a length that shows something, the shortest first."""
@@ -173,6 +179,9 @@ class Image:
                 f"the picture has {columns} × {rows} pixels, and {limits.pixels:,} in all are allowed: make it smaller"
             )
         return Example(picture)
+
+    def unknown(self, examples: Sequence[Example[AnyImage]]) -> Sequence[str]:
+        return ()
 
     def suggestions(self, held_out: Sequence[Example[AnyImage]]) -> list[str]:
         places = np.linspace(0, max(len(held_out) - 1, 0), min(_SUGGESTIONS, len(held_out)))

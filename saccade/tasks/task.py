@@ -73,7 +73,7 @@ class Input(Protocol[Content]):
 
     @property
     def fields(self) -> type[Config]:
-        """The fields of a request that hold it."""
+        """The fields of a request that hold it, each with an example that every run can read."""
         ...
 
     def from_command_line(self, typed: Typed) -> list[Example[Content]]: ...
@@ -82,6 +82,10 @@ class Input(Protocol[Content]):
 
     def from_json(self, body: Config, limits: Limits) -> Example[Content]:
         """Size and form are checked here; a text is never taken for a path."""
+        ...
+
+    def unknown(self, examples: Sequence[Example[Content]]) -> Sequence[str]:
+        """What in these examples was not seen in training and is read as if it were all the same: unknown words."""
         ...
 
     def suggestions(self, held_out: Sequence[Example[Content]]) -> list[str]:
@@ -124,6 +128,7 @@ class Question(Generic[Content]):
     summary: str
     takes: type[Config]  # its fields beside `run` and those of the input
     answer: Callable[[Example[Content], Any], Json]
+    example: Mapping[str, Any] = field(default_factory=dict)  # the fields of `takes` in a request that works, for /docs
 
 
 @dataclass(frozen=True)

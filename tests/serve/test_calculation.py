@@ -12,33 +12,33 @@ from saccade.tasks.translation.calculation import _equation, _listening
 def asked(client, run, **more):
     text = {"words": "The cats sleep.", "tiny": "1 2 3 4 5"}[run]
     target = {"words": "Les chats dorment.", "tiny": "5 4 3 2 1"}[run]
-    seen = client.post("/api/look", json={"run": run, "text": text, "target": target, "words": False}).json()
+    looked = client.post("/api/look", json={"run": run, "text": text, "target": target, "subwords": True}).json()
     question = {"run": run, "text": text, "target": target, "words": False, "query": 1, "key": 2, **more}
-    question.setdefault("map", seen["maps"][-1]["name"])
+    question.setdefault("map", looked["maps"][-1]["name"])
     answer = client.post("/api/calculation", json=question)
     assert answer.status_code == 200, answer.text
-    return seen, answer.json()
+    return looked, answer.json()
 
 
 @pytest.mark.parametrize(("run", "head"), [("words", 1), ("tiny", 0)])
 def test_from_query_and_key_to_the_weight_by_hand(client, run, head):
-    seen, answer = asked(client, run, head=head)
+    looked, answer = asked(client, run, head=head)
     score = answer["score"]
     product = sum(a * b for a, b in zip(score["left"], score["right"], strict=True))
     assert product * score["scale"] == pytest.approx(score["value"], abs=1e-4)
     assert answer["scores"][2] == pytest.approx(score["value"] + score["bias"], abs=1e-5)
     exponentials = np.exp(answer["scores"]) * answer["visible"]
     np.testing.assert_allclose(exponentials / exponentials.sum(), answer["weights"], atol=1e-5)
-    shown = next(each for each in seen["maps"] if each["name"] == answer["map"])
+    shown = next(attention for attention in looked["maps"] if attention["name"] == answer["map"])
     np.testing.assert_allclose(shown["weights"][head][1], answer["weights"], atol=2e-5)
     assert answer["keys"] == shown["keys"]["labels"]
     assert answer["queries"] == shown["queries"]["labels"]
 
 
 def test_the_context_is_the_weighted_sum_of_the_values(client):
-    answers = [asked(client, "words", head=1, key=key)[1] for key in range(3)]
-    every = [asked(client, "words", head=1, key=key)[1] for key in range(len(answers[0]["weights"]))]
-    summed = sum(each["weight"] * np.array(each["value"]) for each in every)
+    _, first = asked(client, "words", head=1, key=0)
+    every = [asked(client, "words", head=1, key=key)[1] for key in range(len(first["weights"]))]
+    summed = sum(answer["weight"] * np.array(answer["value"]) for answer in every)
     np.testing.assert_allclose(summed, every[0]["context"], atol=1e-5)
 
 

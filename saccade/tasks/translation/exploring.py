@@ -29,7 +29,7 @@ from saccade.tasks.translation.calculation import CalculationFields, calculate
 from saccade.tasks.translation.evaluating import score
 from saccade.tasks.translation.searching import room, search
 from saccade.tasks.words import END, words_of
-from saccade.tasks.writing import generate
+from saccade.tasks.writing import generate, looks_at
 
 if TYPE_CHECKING:
     from saccade.tasks.translation.task import TranslationTask
@@ -83,18 +83,19 @@ class WhatIfFields(Config):
 
 
 def questions(task: "TranslationTask") -> list[Question[str]]:
+    """Without attention there is no weight to calculate or to change."""
+    names = looks_at(task.model, "target", "source")
+    return [*_of_the_search(task), *(_of_attention(task, names[0]) if names else ())]
+
+
+def _of_the_search(task: "TranslationTask") -> list[Question[str]]:
     return [
         Question(
             "alternatives",
             "What else could have stood in the place of a word",
             AlternativesFields,
             lambda example, fields: alternatives(task, example.content, fields),
-        ),
-        Question(
-            "calculation",
-            "How one attention weight came about",
-            CalculationFields,
-            lambda example, fields: calculate(task, example.content, fields),
+            {"target": "", "word": 0},
         ),
         Question(
             "search",
@@ -102,11 +103,24 @@ def questions(task: "TranslationTask") -> list[Question[str]]:
             SearchFields,
             lambda example, fields: search_tree(task, example.content, fields),
         ),
+    ]
+
+
+def _of_attention(task: "TranslationTask", name: str) -> list[Question[str]]:
+    return [
+        Question(
+            "calculation",
+            "How one attention weight came about",
+            CalculationFields,
+            lambda example, fields: calculate(task, example.content, fields),
+            {"target": "", "map": name, "query": 0, "key": 0},
+        ),
         Question(
             "what-if",
             "The translation if the model had looked elsewhere, or lost a head",
             WhatIfFields,
             lambda example, fields: what_if(task, example.content, fields),
+            {"interventions": [{"step": 0, "onto": 0}]},
         ),
     ]
 
