@@ -33,8 +33,9 @@ def request_body(endpoint: str, runs: Mapping[str, Served]) -> tuple[Json, dict[
         if endpoint in run.bodies:
             schema = run.bodies[endpoint].schema(run.limits)
             definitions |= schema.pop("$defs", {})
-            schemas.append(_of_run(schema, name, several_runs))
-            examples[name] = {"value": example(run, endpoint, several_runs)}
+            works = example(run, endpoint, several_runs)
+            schemas.append({**_of_run(schema, name, several_runs), "examples": [works]})
+            examples[name] = {"value": works}
     schema = schemas[0] if len(schemas) == 1 else {"oneOf": schemas}
     return {"required": True, "content": {"application/json": {"schema": schema, "examples": examples}}}, definitions
 
