@@ -527,11 +527,11 @@ def test_a_folder_of_pictures_is_answered_with_paths(tmp_path, saccade):
     assert [line.split("\t")[0] for line in several.stdout.splitlines()] == [str(picture) for picture in pictures]
     mistyped = saccade("predict", str(path), str(tmp_path / "nwe.png"), "--skip-bad")
     assert (mistyped.returncode, mistyped.stdout) == (1, "")
-    assert "nwe.png is no image: check the path" in mistyped.stderr
+    assert "nwe.png is not an image: check the path" in mistyped.stderr
     assert len(saccade("predict", str(path), str(pictures[0]), "--best", "30").stdout.splitlines()) == 10
     empty = saccade("predict", str(path), stdin="\n")
     assert empty.returncode == 1
-    assert "a blank line is no image" in empty.stderr
+    assert "an empty line is not an image: give the path of one" in empty.stderr
     command = [sys.executable, "-m", "saccade", "predict", str(path), "--skip-bad"]
     torn = subprocess.run(command, input=b"\xff.png\n", capture_output=True, timeout=300)
     assert torn.returncode == 1

@@ -131,7 +131,9 @@ class Image:
     fields: type[Config] = ImageFields
 
     def from_command_line(self, typed: Typed) -> list[Example[AnyImage]]:
-        words = typed.words or [os.fsdecode(line.rstrip(b"\r\n")) for line in typed.stdin or ()]
+        words = list(typed.words)
+        if not words and typed.stdin is not None:
+            words = [line.rstrip("\r") for line in decoded_lines(typed.stdin, "standard input")]
         paths: list[str] = []
         for word in words:
             paths += _images_at(word, typed)
@@ -143,8 +145,10 @@ class Image:
         readable, problems = [], []
         for path in paths:
             if not os.path.lexists(path):
-                shown = path or "a blank line"
-                raise UserError(f"{shown} is no image: check the path; --skip-bad is for those that cannot be decoded")
+                shown = path or "an empty line"
+                raise UserError(
+                    f"{shown} is not an image: check the path; --skip-bad leaves out files that cannot be decoded"
+                )
             try:
                 pixels_of(path, self.shape)
                 readable.append(path)
