@@ -23,7 +23,7 @@ LOOKS = np.array(
 )
 PICTURE = np.zeros((8, 8, 3), np.uint8)
 PICTURE[:, :, 0] = 200
-PALE = round(255 * 0.35 + 0.65 * 0.299 * 200)
+PALE = round(255 * 0.78 + 0.22 * 0.299 * 200)
 
 
 def cross(layer: int = 0, queries: Axis = TARGET, keys: Axis = SOURCE, weights: np.ndarray = LOOKS) -> AttentionMap:
@@ -336,7 +336,7 @@ def test_a_word_colours_the_cells_it_looks_at_over_the_pale_picture(visit):
     tab = visit(a_view(cross(0, Tokens(("a", "dog")), Grid(2, 2), weights), PICTURE, words=words))
     assert colour(tab, 0.2, 0.2) == [200, 0, 0]  # nothing is chosen: the picture as it is
     word(tab, "query", 0).hover()
-    assert colour(tab, 0.2, 0.9) == [PALE] * 3
+    assert colour(tab, 0.2, 0.9) == [round(PALE * paper / 255) for paper in (247, 251, 252)]
     assert colour(tab, 0.2, 0.2) != colour(tab, 0.8, 0.2) != [PALE] * 3
     assert status(tab) == "a looks at: row 0 column 0 0.75, row 0 column 1 0.25; even would be 0.25"
     assert word(tab, "query", 0).get_attribute("title") == "probability 50\u00a0%"

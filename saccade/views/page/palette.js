@@ -1,13 +1,10 @@
-// The colours of every map, the same as in the figures: ink blue for matrices, plasma over a pale grey picture, one colour per step of a path.
+// The colours of every map, the same as in the figures: ink blue, on pale grey pictures too, and one colour per step of a path.
 // A share is a weight divided by the limit of its legend: 0 to 1.
 
 // From paper white to ink blue in equal steps of the OKLab colour space, and from the dark card to pale blue.
 const INK = ["#f7fbfc", "#c4e6f3", "#93cfed", "#65b5e5", "#409adc", "#287acd", "#225cb8", "#243d9c", "#23217c"].map(channels);
 const INK_ON_DARK = ["#1d2530", "#1f3d59", "#215684", "#2b74ae", "#4f95cc", "#7cb3df", "#a5d0f0", "#d3eeff"].map(channels);
-const PLASMA = ["#0d0887", "#46039f", "#7201a8", "#9c179e", "#bd3786", "#d8576b", "#ed7953", "#fb9f3a", "#fdca26", "#f0f921"].map(channels);
 const PATH = ["#ffe07a", "#ffb347", "#ff7f50", "#f2557e", "#c45cd6", "#8f7bff"].map(channels);
-const LARGEST_ALPHA = .8;
-const MIDDLE_GREY = [178, 178, 178];
 
 function channels(colour) {
   return [1, 3, 5].map((start) => parseInt(colour.slice(start, start + 2), 16));
@@ -22,20 +19,15 @@ const css = (colour, alpha = 1) => `rgb(${colour.map(Math.round).join(" ")} / ${
 
 export const isDark = () => document.documentElement.classList.contains("dark");
 export const ink = (share) => css(between(isDark() ? INK_ON_DARK : INK, share));
-// Over a pale picture: nothing where the weight is 0, nearly opaque where it is largest.
-export const overlayColour = (share, strength = 1) => css(between(PLASMA, share), strength * LARGEST_ALPHA * Math.sqrt(Math.min(Math.max(share, 0), 1)));
+// Ink that is multiplied with a pale picture, in light and dark alike; `strength` below 1 is thinner.
+export const inkOnPicture = (share, strength = 1) => css(between(INK, share), strength);
 export const stepColour = (step, count) => css(between(PATH, count > 1 ? step / (count - 1) : 0));
 // Whether letters on this share of the ink need the other colour.
 export const isStrong = (share) => share > .55;
 
 export function gradient(kind) {
   const shares = Array.from({length: 17}, (_, place) => place / 16);
-  if (kind === "ink") return `linear-gradient(to right, ${shares.map(ink).join(", ")})`;
-  const mixed = shares.map((share) => {
-    const alpha = LARGEST_ALPHA * Math.sqrt(share), colour = between(PLASMA, share);
-    return css(MIDDLE_GREY.map((grey, index) => (1 - alpha) * grey + alpha * colour[index]));
-  });
-  return `linear-gradient(to right, ${mixed.join(", ")})`;
+  return `linear-gradient(to right, ${shares.map((share) => kind === "ink" ? ink(share) : inkOnPicture(share)).join(", ")})`;
 }
 
 // Calls back whenever the page turns light or dark.

@@ -3,7 +3,7 @@
 
 import {boxOf} from "./axes.js";
 import {element} from "./dom.js";
-import {ink, overlayColour} from "./palette.js";
+import {ink, inkOnPicture} from "./palette.js";
 
 const DETAIL = 640;      // pixels on the longer side
 
@@ -25,7 +25,7 @@ function paleCopy(colour) {
   const pale = element("canvas", {width: colour.width, height: colour.height});
   const pixels = colour.getContext("2d").getImageData(0, 0, colour.width, colour.height), {data} = pixels;
   for (let place = 0; place < data.length; place += 4) {
-    const grey = 255 * .35 + .65 * (.299 * data[place] + .587 * data[place + 1] + .114 * data[place + 2]);
+    const grey = 255 * .78 + .22 * (.299 * data[place] + .587 * data[place + 1] + .114 * data[place + 2]);
     data[place] = data[place + 1] = data[place + 2] = grey;
   }
   pale.getContext("2d").putImageData(pixels, 0, 0);
@@ -54,11 +54,13 @@ export function paintWeights(canvas, photo, grid, cells, limit, strength = 1) {
   const pen = canvas.getContext("2d"), only = onlyCell(cells);
   if (photo.pale) pen.drawImage(photo.pale, 0, 0, canvas.width, canvas.height);
   if (photo.pale && only !== null) return uncover(canvas, photo, boxOf(grid, photo, only));
+  pen.globalCompositeOperation = photo.pale ? "multiply" : "source-over";
   cells.forEach((weight, cell) => {
     const [left, top, width, height] = inPixels(canvas, boxOf(grid, photo, cell));
-    pen.fillStyle = photo.pale ? overlayColour(weight / limit, strength) : ink(weight / limit);
+    pen.fillStyle = photo.pale ? inkOnPicture(weight / limit, strength) : ink(weight / limit);
     pen.fillRect(left, top, width, height);
   });
+  pen.globalCompositeOperation = "source-over";
 }
 
 // Edges on whole pixels: no seams between cells.

@@ -1,5 +1,6 @@
 // Numbers of a map: heads averaged, what a choice shows, and the weight at which colours end. Weights are [head][query][key].
 
+const EVEN = 6;           // even attention has a sixth of the strongest colour
 const SLIGHT = .005;      // rounds to 0.00: a blank
 
 export const isSlight = (weight) => weight < SLIGHT;
@@ -15,11 +16,11 @@ const mean = (numbers) => numbers.reduce((sum, number) => sum + number, 0) / (nu
 export const column = (weights, key) => weights.map((row) => row[key]);
 export const averageRow = (weights) => weights[0].map((_, key) => mean(column(weights, key)));
 
-// Where the colours of these rows end: at the largest weight, but never below four times the mean, so that nearly even attention
-// looks nearly even, and at 1 where the largest is close to it.
+// Where the colours of these rows end, as in figures: at the largest weight, but never below six times the mean, so that nearly even
+// attention looks nearly even, and at 1 where the largest is close to it.
 export function limitOf(rows) {
   const peak = largest(rows.map(largest)), even = mean(rows.map(mean));
-  const limit = Math.min(1, Math.max(peak, 4 * even));
+  const limit = Math.min(1, Math.max(peak, EVEN * even));
   return limit === 0 || limit > .7 ? 1 : limit;
 }
 
