@@ -11,7 +11,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-8s %s\n", $$1, $$2}'
 
-$(READY): pyproject.toml constraints.txt $(wildcard saccade/*/*.c saccade/*/*.h)
+$(READY): pyproject.toml constraints.txt $(wildcard saccade/kernels/*.c saccade/kernels/*.h)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing saccade and its tools into $(VENV) (once)"
 	@$(BIN)/python -m pip install --quiet --editable '.[dev]'

@@ -1,7 +1,8 @@
-"""The mechanism: score, select, sum. Imports torch and nothing of ours; every class is an nn.Module that works on its own."""
+"""The mechanism: score, select, sum. Imports torch and, in routes.py alone, saccade.kernels; every module works on its own."""
 
-from saccade.attention.attend import Attend, Attended, Memory
+from saccade.attention.attend import Attend, Attended
 from saccade.attention.local2d import LocalSelfAttention2d
+from saccade.attention.memory import Memory
 from saccade.attention.multihead import MultiHead
 from saccade.attention.packing import Packed, Packing
 from saccade.attention.positions import (

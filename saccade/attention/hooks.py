@@ -1,10 +1,10 @@
-"""Modules that somebody watches must be called as modules."""
+"""Hooked modules must be called as modules."""
 
 from torch import nn
 
 
 def is_hooked(part: nn.Module) -> bool:
-    """Whether somebody would miss that this part is not called."""
+    """Whether a hook would not run if this part were not called."""
     everywhere = nn.modules.module
     hooks = (
         part._forward_hooks,

@@ -13,7 +13,7 @@ from saccade.attention.visibility import Band, both
 
 @dataclass(frozen=True)
 class Lookup:
-    """One question to a memory: all that a route needs to answer it."""
+    """All that is needed to answer one question to a memory."""
 
     query: Tensor  # (..., Q, D)
     prepared: Tensor  # (..., K, as the score prepared it)
@@ -22,6 +22,7 @@ class Lookup:
     band: Band | None = None
     bias: Tensor | None = None  # added to the scores
     first_query: int = 0
+    packed: Packed | None = None
 
     def mask(self) -> Tensor | None:
         """`visible` and `band` as one mask."""
@@ -30,15 +31,18 @@ class Lookup:
         queries, keys = self.query.shape[-2], self.prepared.shape[-2]
         return both(self.visible, self.band.visible(queries, keys, self.first_query, self.query.device))
 
-    def padded(self, packed: Packed) -> "Lookup":
-        """The same question to sequences that stand in one row, with a row for each."""
-        keys = packed.keys.visible  # (B, 1, K)
+    def padded(self) -> "Lookup":
+        """The same question with a row for each sequence, where they were packed into one."""
+        if self.packed is None:
+            return self
+        keys = self.packed.keys.visible  # (B, 1, K)
         return replace(
             self,
-            query=packed.queries.pad(self.query),
-            prepared=packed.keys.pad(self.prepared),
-            value=packed.keys.pad(self.value),
+            query=self.packed.queries.pad(self.query),
+            prepared=self.packed.keys.pad(self.prepared),
+            value=self.packed.keys.pad(self.value),
             visible=keys if self.query.dim() == 3 else keys[:, None],
+            packed=None,
         )
 
     def rows(self, start: int, stop: int) -> "Lookup":

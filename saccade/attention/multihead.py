@@ -14,8 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from saccade.attention.attend import Attend, Attended, Memory
+from saccade.attention.attend import Attend, Attended
 from saccade.attention.border import require_input, require_numbers
+from saccade.attention.memory import Memory
 from saccade.attention.packing import Packed
 from saccade.attention.positions import RelativeBias, Rotary
 from saccade.attention.routes import Route
@@ -48,12 +49,14 @@ class MultiHead(Attend):
     ):
         if not is_whole(heads) or heads < 1 or size < 1 or size % heads:
             raise ValueError(
-                f"there is at least one head, and the size is a multiple of the number of heads; got size {size} and {heads} heads"
+                f"there must be at least one head, and size must be a multiple of heads; got size {size} and {heads} heads"
             )
         if not callable(score):
-            raise ValueError(f"score is a class of saccade.attention, such as ScaledDot or Additive; got {score!r}")
+            raise ValueError(
+                f"score must be a class of saccade.attention, such as ScaledDot or Additive; got {score!r}"
+            )
         if relative is not None and relative.table.shape[1] != heads:
-            raise ValueError(f"these relative positions are for {relative.table.shape[1]} heads, and there are {heads}")
+            raise ValueError(f"relative has positions for {relative.table.shape[1]} heads; this layer has {heads}")
         head_size = size // heads
         super().__init__(score(head_size, head_size, heads=heads), selection, dropout, route)
         self.size = size
@@ -104,7 +107,7 @@ class MultiHead(Attend):
         heads = self._split(self.query(query))
         if self.rotary is not None:
             heads = self.rotary(heads, first_query if packed is None else packed.queries.positions)
-        visible, bias = (_for_every_head(given) for given in (visible, bias))
+        visible, bias = _for_every_head(visible), _for_every_head(bias)
         if self.relative is not None:
             if bias is not None:
                 require_numbers(bias)
@@ -140,17 +143,18 @@ class MultiHead(Attend):
         else:
             weights = (layer.q_proj_weight, layer.k_proj_weight, layer.v_proj_weight)
         projections = (ours.query, ours.key, ours.value, ours.output)
-        pairs = list(zip((each.weight for each in projections), (*weights, layer.out_proj.weight), strict=True))
+        own = [projection.weight for projection in projections]
+        theirs = [*weights, layer.out_proj.weight]
         if bias:
-            biases = (*layer.in_proj_bias.chunk(3), layer.out_proj.bias)
-            pairs += zip((each.bias for each in projections), biases, strict=True)
-        for own, given in pairs:
-            own.requires_grad_(given.requires_grad)  # what was frozen stays so
+            own += [projection.bias for projection in projections]
+            theirs += [*layer.in_proj_bias.chunk(3), layer.out_proj.bias]
+        for parameter, original in zip(own, theirs, strict=True):
+            parameter.requires_grad_(original.requires_grad)  # what was frozen stays frozen
             with torch.no_grad():
-                own.copy_(given)
+                parameter.copy_(original)
         return ours.train(layer.training)
 
 
-def _for_every_head(given: Tensor | None) -> Tensor | None:
+def _for_every_head(mask: Tensor | None) -> Tensor | None:
     """(B, Q, K) -> (B, 1, Q, K)"""
-    return given.unsqueeze(1) if isinstance(given, Tensor) and given.dim() == 3 else given
+    return mask.unsqueeze(1) if isinstance(mask, Tensor) and mask.dim() == 3 else mask

@@ -1,4 +1,4 @@
-"""Where something stands: attention alone does not know the order of its keys.
+"""Positions: attention alone does not know the order of its keys.
 
 | class          | gives                                     | unbounded length |
 |----------------|-------------------------------------------|------------------|
@@ -6,8 +6,8 @@
 | Learned        | (N, D): a row of a table                  | no               |
 | Sinusoidal2d   | (rows · columns, D): half row, half column | yes              |
 | Learned2d      | the same from two learned tables          | no               |
-| CalendarDay    | (..., D) of given day numbers             | yes              |
-| Rotary         | queries and keys, turned by their position | yes              |
+| CalendarDay    | (..., D) of day numbers                   | yes              |
+| Rotary         | queries and keys, rotated by their position | yes             |
 | RelativeBias   | (H, Q, K), added to the scores            | yes (far distances share a row) |
 | Around2d       | the same over the cells of a grid         | yes              |
 
@@ -45,7 +45,7 @@ def sinusoids(positions: Tensor, size: int, base: float = 10000.0) -> Tensor:
 
 
 class Sinusoidal(nn.Module):
-    """The Transformer's fixed positions, for any length. A table of those asked for so far is kept: decoding asks again at every step."""
+    """The Transformer's fixed positions, for any length. Those computed so far are cached: decoding asks again at every step."""
 
     def __init__(self, size: int, base: float = 10000.0):
         super().__init__()
@@ -53,19 +53,17 @@ class Sinusoidal(nn.Module):
         self.base = base
         self._table: Tensor | None = None
         self.like: Tensor
-        self.register_buffer(
-            "like", torch.zeros(()), persistent=False
-        )  # follows .to(): the device and dtype to answer in
+        self.register_buffer("like", torch.zeros(()), persistent=False)  # follows .to(): device and dtype of the output
 
     def forward(self, length: int, first: int = 0) -> Tensor:
         _require_first(first)
-        if torch.compiler.is_compiling() or not isinstance(length, int):  # a graph keeps nothing outside itself
+        if torch.compiler.is_compiling() or not isinstance(length, int):  # a graph caches nothing
             return self._rows(first, first + length)
         table, end = self._table, first + length
         if table is None or len(table) < end or table.dtype != self.like.dtype or table.device != self.like.device:
-            with torch.inference_mode(False):  # what is kept must be fit for training too
+            with torch.inference_mode(False):  # the cache must serve training too
                 table = self._table = self._rows(0, max(2 * end, _FEWEST))
-        return table[first:end]  # a view: changed in place it would change for all
+        return table[first:end]  # a view: changed in place it would change the cache
 
     def _rows(self, first: int, end: int) -> Tensor:
         positions = torch.arange(first, end, device=self.like.device)
@@ -131,7 +129,7 @@ class CalendarDay(nn.Module):
 
 
 class Rotary(nn.Module):
-    """Turns each pair of features by ω_k · position (Su 2021): a dot product then depends on the distance alone.
+    """Rotates each pair of features by ω_k · position (Su 2021): a dot product then depends on the distance alone.
 
     Feature k is paired with feature k + D/2, as in most published checkpoints.
     """
@@ -170,10 +168,10 @@ class RelativeBias(nn.Module):
         super().__init__()
         sides = 2 if both_ways else 1
         if buckets < 2 * sides or buckets % sides:
-            raise ValueError(f"there are at least 2 buckets for each of {sides} sides, as many for each; got {buckets}")
+            raise ValueError(f"buckets must be a multiple of {sides}, with at least 2 per side; got {buckets}")
         if farthest <= buckets // sides // 2:
             raise ValueError(
-                f"the nearest {buckets // sides // 2} distances have a bucket each, so the farthest one is more; got {farthest}"
+                f"the nearest {buckets // sides // 2} distances have a bucket each, so farthest must be more; got {farthest}"
             )
         self.buckets = buckets
         self.farthest = farthest
@@ -232,7 +230,7 @@ def places_around(heads: int) -> Tensor:
 
 
 def _offsets(length: int, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """How far after a query each key stands: (Q, K)."""
+    """How far after a query each key is: (Q, K)."""
     positions = torch.arange(length, device=device, dtype=dtype)
     return positions - positions[:, None]
 

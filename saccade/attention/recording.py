@@ -1,12 +1,12 @@
-"""Watching a model attend: weights come out under the module's own name, at no cost when nobody watches.
+"""Recording what a model attends to: weights by the module's own path, at no cost while nothing records.
 
     with record_attention(model, only="decoder.*cross*") as maps:
         model(source, target)
     maps["decoder.layers.0.cross_attention"]      # one tensor of weights per call
 
-The output does not change by being watched: an attention module computes its result by the route it would have taken anyway and,
-only while watched, hands over its weights as well. Nothing is stored on a module. The list of watchers lives in a context variable,
-so another thread that runs the same model is not recorded.
+Recording does not change the output: an attention module computes its result by the route it would have taken anyway and, only while
+it is recorded, computes its weights as well. Nothing is stored on a module. The list of recordings lives in a context variable, so another
+thread that runs the same model is not recorded.
 
 Axis legend: B batch, H heads, Q queries, K keys.
 """
@@ -34,9 +34,9 @@ class Recording(Mapping[str, list[Tensor]]):
     def add(self, module: nn.Module, weights: Tensor) -> None:
         name = self._names.get(id(module))
         if name is not None:
-            # What somebody keeps is theirs to change; the way back reads its own.
-            own = weights.detach().clone() if torch.is_grad_enabled() else weights.detach()
-            self._calls.setdefault(name, []).append(own)
+            # A copy where backward will read the weights again: whoever keeps a recording may change it.
+            copy = weights.detach().clone() if torch.is_grad_enabled() else weights.detach()
+            self._calls.setdefault(name, []).append(copy)
 
     def knows(self, module: nn.Module) -> bool:
         return id(module) in self._names
@@ -62,7 +62,7 @@ class Recording(Mapping[str, list[Tensor]]):
 
 
 class _Uncompiled:
-    """Compiled models run uncompiled from the first user to the end of the last: the compiler has one stance for all threads."""
+    """Compiled models run eagerly from the first user's entry to the last one's exit: the compiler has one stance for all threads."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -71,7 +71,7 @@ class _Uncompiled:
 
     def __enter__(self) -> None:
         with self._lock:
-            # Nothing is compiled in a process that never loaded the compiler, and loading it takes seconds. Refused in a compiled function.
+            # A process that never loaded the compiler has compiled nothing, and loading it takes seconds.
             if _compiler_is_loaded():
                 self._stance.enter_context(torch.compiler.set_stance("force_eager"))
             self._inside += 1
@@ -98,15 +98,18 @@ _watching: ContextVar[tuple[Recording, ...]] = ContextVar("saccade_watching", de
 @contextmanager
 def record_attention(model: nn.Module, only: str | Container[str] = "*") -> Iterator[Recording]:
     """Record every attention module of `model` whose path matches the pattern `only`, or is one of several paths. A compiled model runs
-    uncompiled meanwhile."""
+    eagerly meanwhile."""
     names: dict[int, str] = {}
+    unrecordable: list[str] = []
     for name, module in _paths(model):
         if fnmatchcase(name, only) if isinstance(only, str) else name in only:
             names.setdefault(id(module), name)
+            if isinstance(module, nn.MultiheadAttention):
+                unrecordable.append(name)
     if not names and isinstance(only, str):
-        raise KeyError(
-            f"no module of this model is called {only!r}: give a pattern of names, such as 'decoder.*cross*'"
-        )
+        raise KeyError(f"no module of this model matches {only!r}: use a pattern of paths, such as 'decoder.*cross*'")
+    if unrecordable:
+        warnings.warn(_torch_layers(unrecordable), stacklevel=3)
     recording, was_loaded = Recording(names), _compiler_is_loaded()
     with uncompiled:
         token = _watching.set((*_watching.get(), recording))
@@ -116,26 +119,34 @@ def record_attention(model: nn.Module, only: str | Container[str] = "*") -> Iter
             _watching.reset(token)
     if not recording and not was_loaded and _compiler_was_used():
         warnings.warn(
-            "nothing was recorded: a model that is compiled for the first time inside record_attention runs compiled; compile it before",
+            "nothing was recorded: the model was compiled for the first time inside record_attention; run it once before",
             stacklevel=3,
         )
 
 
+def _torch_layers(names: list[str]) -> str:
+    paths = ", ".join(repr(name) for name in names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    return (
+        f"the attention of torch.nn.MultiheadAttention is not recorded (path {paths}): "
+        "replace the layer with saccade.attention.MultiHead.from_torch(layer)"
+    )
+
+
 def is_watched(module: nn.Module) -> bool:
-    """Whether somebody wants the weights of this module now. Compiled and exported graphs never record."""
+    """Whether the weights of this module are being recorded. Compiled and exported graphs never record."""
     if torch.compiler.is_compiling():
         return False
     return any(recording.knows(module) for recording in _watching.get())
 
 
 def is_anybody_watching() -> bool:
-    """Whether weights of any module are wanted now. Compiled and exported graphs never record."""
+    """Whether the weights of any module are being recorded. Compiled and exported graphs never record."""
     return not torch.compiler.is_compiling() and bool(_watching.get())
 
 
 def record(module: nn.Module, weights: Tensor) -> None:
-    """Hand the weights (before any dropout) to everybody who watches this module; once, where a checkpoint computes them again."""
-    if torch._C._current_graph_task_id() != -1:  # on the way back
+    """Add the weights (before any dropout) to every recording of this module; once, where a checkpoint computes them again."""
+    if torch.compiler.is_compiling() or torch._C._current_graph_task_id() != -1:  # the latter: during backward
         return
     for recording in _watching.get():
         recording.add(module, weights)

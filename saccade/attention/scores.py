@@ -13,7 +13,7 @@
 
 A score is used in two steps, so that what depends on the keys alone is computed once per source:
 
-    prepared = score.prepare(key)            # (..., K, key size) -> (..., K, whatever the score wants)
+    prepared = score.prepare(key)            # (..., K, key size) -> (..., K, as the score prepares it)
     scores = score(query, prepared)          # (..., Q, query size) -> (..., Q, K)
 
 With `heads=H` every parameter has a leading head axis and inputs are (B, H, length, size): each head has a score of its own.
@@ -21,16 +21,11 @@ With `heads=H` every parameter has a leading head axis and inputs are (B, H, len
 Axis legend: B batch, H heads, Q queries, K keys, A hidden size of a score.
 """
 
-from collections.abc import Callable
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-
-from saccade.attention import hidden_layer
-from saccade.attention.hooks import is_hooked
-from saccade.attention.many_steps import over_many_steps
 
 
 class Score(nn.Module):
@@ -41,21 +36,17 @@ class Score(nn.Module):
     def __init__(self, query_size: int, key_size: int | None = None, *, heads: int | None = None):
         super().__init__()
         if query_size < 1 or (key_size is not None and key_size < 1):
-            raise ValueError(f"queries and keys have at least one feature; got sizes {query_size} and {key_size}")
+            raise ValueError(f"queries and keys must have at least one feature; got sizes {query_size} and {key_size}")
         self.query_size = query_size
         self.key_size = query_size if key_size is None else key_size
         self.heads = heads
 
     def prepare(self, key: Tensor) -> Tensor:
-        """All that can be computed from the keys alone."""
+        """What depends on the keys alone."""
         return key
 
     def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
         raise NotImplementedError
-
-    def over_steps(self, prepared: Tensor) -> Callable[[Tensor], Tensor]:
-        """query → score(query, prepared), to be made once for a loop that asks at every step: with gradients throughout, or without."""
-        return lambda query: self(query, prepared)
 
     def extra_repr(self) -> str:
         heads = "" if self.heads is None else f", heads={self.heads}"
@@ -75,7 +66,7 @@ class Score(nn.Module):
 
 
 class DotProductScore(Score):
-    """A score that is scale · f(query)ᵀ g(key): it can run on the fused kernel, which never holds the weights in memory."""
+    """A score of the form scale · f(query)ᵀ g(key): it can run on the fused kernel, which never holds the weights in memory."""
 
     scale: float = 1.0
 
@@ -159,7 +150,7 @@ class HiddenLayerScore(Score):
         super().__init__(query_size, key_size, heads=heads)
         self.hidden = self.query_size if hidden is None else hidden
         if self.hidden < 1:
-            raise ValueError(f"the hidden layer of a score has at least one unit; got {self.hidden}")
+            raise ValueError(f"the hidden layer of a score must have at least one unit; got {self.hidden}")
 
     @property
     def query_matrix(self) -> Tensor:
@@ -171,18 +162,6 @@ class HiddenLayerScore(Score):
     def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
         hidden = torch.tanh(self.project_query(query).unsqueeze(-2) + prepared.unsqueeze(-3))  # (..., Q, K, A)
         return torch.einsum("...qka,...a->...qk", hidden, self.v.squeeze(-1))
-
-    def in_chunks(self, query: Tensor, prepared: Tensor, elements: int) -> Tensor:
-        """The same scores with at most `elements` numbers of the hidden layer at a time, computed again for the gradient."""
-        return hidden_layer.ChunkedHiddenLayer.apply(self.project_query(query), prepared, self.v.squeeze(-1), elements)
-
-    def over_steps(self, prepared: Tensor) -> Callable[[Tensor], Tensor]:
-        v, kind = self.v.squeeze(-1), type(self)
-        own = kind.forward is HiddenLayerScore.forward and kind.project_query is HiddenLayerScore.project_query
-        if not own or self.heads is not None or is_hooked(self) or not hidden_layer.pays_over_steps(prepared, v):
-            return super().over_steps(prepared)
-        project, look = over_many_steps(self.query_matrix), hidden_layer.over_steps(prepared, v)
-        return lambda query: look(project(query))
 
 
 class Additive(HiddenLayerScore):
@@ -248,7 +227,7 @@ class Concat(Score):
 
 
 class Location(Score):
-    """W s, with one row of W per source position: where to look follows from the target side alone, whatever stands there."""
+    """W s, with one row of W per source position: where to look depends on the target side alone."""
 
     name = "location"
 
@@ -261,8 +240,8 @@ class Location(Score):
         keys = prepared.shape[-2]
         if keys > self.longest:
             raise ValueError(
-                f"the location score was made for sources of at most {self.longest} positions and got {keys}: "
-                f"make it with longest={keys} or more, or shorten the source"
+                f"this location score takes sources of at most {self.longest} positions; got {keys}: "
+                f"create it with longest={keys} or more, or shorten the source"
             )
         return query @ self.weight[..., :keys]
 

@@ -9,7 +9,7 @@
 | local-p          | a window around a predicted position, with a Gaussian  | Luong 2015       |
 
 A selection returns `Alignment(weights, log_prob)`. `log_prob` is the log-probability of what was sampled, (..., Q), and 0 where nothing
-was: a REINFORCE term `-(advantage * log_prob)` is right for each of them without asking which one it is.
+was: a REINFORCE term `-(advantage * log_prob)` is right for every selection, sampled or not.
 
 Axis legend: B batch, H heads, Q queries, K keys, S visible length of a source.
 """
@@ -37,7 +37,7 @@ class Selection(nn.Module):
 
     @property
     def samples(self) -> bool:
-        """Whether random numbers decide; then there is one route only, or the sample would depend on the route."""
+        """Whether it draws random numbers; then only the explicit route is taken, or the sample would depend on the route."""
         return False
 
 
@@ -127,7 +127,7 @@ class LocalPredictive(Selection):
     def forward(self, scores: Tensor, visible: Tensor | None, query: Tensor, first_query: int = 0) -> Alignment:
         if query.shape[-1] != self.weight.shape[-1]:
             raise ValueError(
-                f"this selection was made for queries of size {self.weight.shape[-1]} (of one head) and got {query.shape[-1]}"
+                f"this selection takes queries of size {self.weight.shape[-1]} (of one head); got {query.shape[-1]}"
             )
         relative = torch.sigmoid(torch.tanh(query @ self.weight) @ self.v).squeeze(-1)  # (..., Q)
         centre = source_length(scores, visible) * relative
@@ -163,7 +163,7 @@ def _key_positions(scores: Tensor, start: int = 0) -> Tensor:
 
 def _require_reach(reach: int, at_least: int) -> int:
     if not is_whole(reach) or reach < at_least:
-        raise ValueError(f"the reach of a window to each side must be a whole number, {at_least} or more; got {reach}")
+        raise ValueError(f"the reach of a window must be an integer, {at_least} or more; got {reach}")
     return reach
 
 

@@ -1,4 +1,4 @@
-"""Who may look at whom. One polarity everywhere: `visible` is bool, True = may be looked at.
+"""Which keys a query sees. One polarity everywhere: `visible` is bool, True = may be looked at.
 
 A mask of any shape that broadcasts to the scores will do. Two kinds have a name of their own:
 `padding(lengths)`, and a `Band` around the diagonal, which is described by two numbers instead of Q·K booleans, so that causal
@@ -16,7 +16,7 @@ from torch import Tensor
 
 
 def is_whole(number: object) -> bool:
-    """Whether it is a whole number, of Python or of numpy."""
+    """Whether it is an integer, of Python or of numpy."""
     return isinstance(number, Integral)
 
 
@@ -30,12 +30,10 @@ class Band:
     def __post_init__(self) -> None:
         for side, reach in (("before", self.before), ("after", self.after)):
             if reach is not None and (not is_whole(reach) or reach < 0):
-                raise ValueError(
-                    f"a band reaches 0 or more positions {side} the query, a whole number, or None for no limit; got {reach}"
-                )
+                raise ValueError(f"{side} must be an integer, 0 or more, or None for no limit; got {reach}")
 
     def visible(self, queries: int, keys: int, first_query: int = 0, device: torch.device | None = None) -> Tensor:
-        """The band as a mask (Q, K); query 0 stands at position `first_query` of the keys."""
+        """The band as a mask (Q, K); query 0 is at position `first_query` of the keys."""
         offset = (
             torch.arange(keys, device=device) - torch.arange(first_query, first_query + queries, device=device)[:, None]
         )
@@ -57,8 +55,8 @@ def padding(lengths: Tensor | Sequence[int], longest: int | None = None) -> Tens
         lengths = torch.tensor(lengths, dtype=None if len(lengths) else torch.long)
     if lengths.dim() != 1 or lengths.is_floating_point() or lengths.dtype is torch.bool:
         raise ValueError(
-            f"padding takes the length of each sequence, whole numbers (batch,); got {lengths.dtype} {tuple(lengths.shape)}: "
-            "a mask of keys (batch, keys) can be given as visible itself, mask.bool()[:, None]"
+            f"padding takes the length of each sequence, integers (batch,); got {lengths.dtype} {tuple(lengths.shape)}: "
+            "pass a mask of keys (batch, keys) as visible itself, mask.bool()[:, None]"
         )
     keys = int(lengths.max()) if longest is None else longest
     return (torch.arange(keys, device=lengths.device) < lengths[:, None])[:, None]  # (B, 1, K)

@@ -29,7 +29,7 @@ class Encoded:
 
 
 class Reading(NamedTuple):
-    """What a captioner makes of given captions."""
+    """What a captioner computes for reference captions."""
 
     readouts: Tensor  # (B, T, E), before the output layer
     log_prob: Tensor  # (B, T) of what attention sampled, or a single 0

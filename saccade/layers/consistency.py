@@ -1,22 +1,18 @@
-"""R-Drop (Liang et al. 2021, https://arxiv.org/abs/2106.14448): the same words read twice with other dropout must be predicted alike.
+"""R-Drop (Liang et al. 2021, https://arxiv.org/abs/2106.14448): the same words read twice with different dropout must be predicted alike.
 
     loss = CE(p) + CE(q) + w · ½ (KL(p‖q) + KL(q‖p))        p, q = softmax(h Wᵀ + b) of the two readings
 
-As in cross_entropy.py, gradients are computed chunk by chunk on the way forward, and no chunk's logits are kept. With a = log p - log q:
-
-    ∂ KL(p‖q) / ∂ logits of p = p (a - KL(p‖q))              ∂ KL(q‖p) / ∂ logits of p = p - q
-
-Axis legend: N tokens, D features, V vocabulary, 2 readings.
+Axis legend: N tokens, D features, 2 readings.
 """
-
-from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd import Function
+from torch.nn import functional as F
 
-from saccade.attention.derivatives import first_derivative_only
-from saccade.layers.cross_entropy import CHUNK_ELEMENTS, add_smoothing, smoothed_loss
+from saccade.attention.routes import HAS_KERNELS
+
+if HAS_KERNELS:
+    from saccade.kernels import consistency as kernel
 
 
 def consistent_cross_entropy(
@@ -25,54 +21,15 @@ def consistent_cross_entropy(
     """Of two readings (2N, D), one after the other, of the same words (2N,): the loss summed over both, and the plain negative
     log-likelihood of each token (2N,), which carries no gradient."""
     with torch.autocast(hidden.device.type, enabled=False):
-        pairs = hidden.to(layer.weight.dtype).unflatten(0, (2, -1))
-        total, nll = _ConsistentCrossEntropy.apply(
-            pairs, layer.weight, layer.bias, targets[: pairs.shape[1]], label_smoothing, weight
-        )
-    return total, nll.flatten()
-
-
-class _ConsistentCrossEntropy(Function):
-    @staticmethod
-    def forward(
-        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, smoothing: float, consistency: float
-    ) -> tuple[Tensor, Tensor]:
-        words, count = len(weight), hidden.shape[1]
-        rows = max(1, CHUNK_ELEMENTS // (2 * words))
-        target_logit, nll, divergence = hidden.new_empty(3, 2, count)
-        gradients = torch.empty_like(hidden), torch.zeros_like(weight), torch.zeros_like(bias)
-        held = hidden.new_empty(3, min(2 * rows, 2 * count) * words)
-        half = consistency / 2
-        for start in range(0, count, rows):
-            chunk = slice(start, start + rows)
-            h, target = hidden[:, chunk], targets[chunk].expand(2, -1)[..., None]  # (2, rows, D), (2, rows, 1)
-            flat = h.flatten(0, 1)
-            log_p, p, gradient = (each[: len(flat) * words].view(2, -1, words) for each in held)  # (2, rows, V)
-            torch.mm(flat, weight.t(), out=log_p.flatten(0, 1)).add_(bias)
-            target_logit[:, chunk] = log_p.gather(-1, target).squeeze(-1)
-            torch.log_softmax(log_p, -1, out=log_p)
-            torch.exp(log_p, out=p)
-            nll[:, chunk] = -log_p.gather(-1, target).squeeze(-1)
-            apart = torch.sub(log_p[0], log_p[1], out=log_p[0])  # a
-            for one, other, sign in ((0, 1, 1.0), (1, 0, -1.0)):
-                apart_by_p = torch.mul(apart, p[one], out=gradient[one])
-                divergence[one, chunk] = sign * apart_by_p.sum(-1)  # KL(p‖q) and KL(q‖p)
-                apart_by_p.mul_(sign * half).sub_(p[other], alpha=half)
-                apart_by_p.addcmul_(p[one], 1 + half - half * divergence[one, chunk, None])
-            gradient.scatter_add_(-1, target, gradient.new_full((1, 1, 1), smoothing - 1).expand_as(target))
-            flat_gradient = gradient.flatten(0, 1)
-            gradients[0][:, chunk] = (flat_gradient @ weight).unflatten(0, (2, -1))
-            gradients[1].addmm_(flat_gradient.t(), flat)
-            gradients[2].add_(torch.mv(flat_gradient.t(), flat_gradient.new_ones(len(flat))))
-        flat = hidden.flatten(0, 1)
-        add_smoothing(gradients, flat, weight, smoothing)
-        total = smoothed_loss(nll.flatten(), target_logit.flatten(), flat, weight, bias, smoothing)
-        total += half * divergence.sum()
-        ctx.save_for_backward(*gradients)
-        ctx.mark_non_differentiable(nll)
-        return total, nll
-
-    @staticmethod
-    @first_derivative_only
-    def backward(ctx: Any, total: Tensor, nll: Tensor) -> tuple[Tensor | None, ...]:
-        return *(gradient * total for gradient in ctx.saved_tensors), None, None, None
+        hidden = hidden.to(layer.weight.dtype)
+        if HAS_KERNELS:
+            pairs, words = hidden.unflatten(0, (2, -1)), targets[: len(targets) // 2]
+            total, nll = kernel.consistent_cross_entropy(
+                pairs, layer.weight, layer.bias, words, label_smoothing, weight
+            )
+            return total, nll.flatten()
+        logits = layer(hidden)  # (2N, V)
+        log_p, log_q = logits.log_softmax(-1).chunk(2)
+        divergence = ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum()  # KL(p‖q) + KL(q‖p)
+        total = F.cross_entropy(logits, targets, reduction="sum", label_smoothing=label_smoothing)
+        return total + weight / 2 * divergence, F.cross_entropy(logits.detach(), targets, reduction="none")

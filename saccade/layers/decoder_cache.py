@@ -1,15 +1,14 @@
-"""What a Transformer's decoder remembers from step to step, so that a step costs little more than its own arithmetic.
+"""The key-value cache of a Transformer's decoder, so that a step costs little more than its own arithmetic.
 
 The source is kept once for each sentence, however many hypotheses look at it: side by side, they are the queries of one attention.
-The past of all layers stands in one place with room for more, so a step writes where the last one ended, and reordering hypotheses is
-one copy. A state stays valid after somebody went on from it: who goes on second gets a copy.
+The past of all layers is one buffer with room for more, so a step writes where the last one ended, and reordering hypotheses is one copy.
+A cache stays valid after a step was taken from it: the second step from the same cache gets a copy.
 
 Axis legend: L layers, N hypotheses, B sentences, W hypotheses of each, H heads, C steps there is room for, P size of a prepared key,
 D size of a value.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,7 +19,7 @@ _ROOM = 16  # steps to make room for at a time
 
 
 class _Store:
-    """Keys and values of all layers. `written` counts the steps that any state has written."""
+    """Keys and values of all layers. `written` counts the steps that any cache has written."""
 
     def __init__(self, prepared: Tensor, value: Tensor, written: int):
         self.prepared = prepared  # (L, N, H, C, P)
@@ -47,14 +46,14 @@ class Past:
         store = self._store
         if store is None:
             return Past(self.layers, self.length)
-        if store.written > self.length:  # somebody has gone on from here already
+        if store.written > self.length:  # another step was taken from here already
             store = _Store(store.prepared.clone(), store.value.clone(), self.length)
         if store.prepared.shape[3] == self.length:
             store = store.with_room(_ROOM)
         return Past(self.layers, self.length, store)
 
     def write(self, layer: int, new: Memory) -> Memory:
-        """Adds one layer's step (N, H, 1, …) and gives all that this layer has seen."""
+        """Add one layer's step (N, H, 1, …), and return all steps of this layer."""
         if self._store is None:
             self._store = _Store(self._room_like(new.prepared), self._room_like(new.value), 0)
         store, end = self._store, self.length + 1
@@ -77,20 +76,19 @@ class Past:
 
 
 @dataclass(frozen=True)
-class State:
-    """Where decoding stands: N = B · W hypotheses, those of a sentence side by side."""
+class Cache:
+    """Of N = B · W hypotheses, those of a sentence side by side."""
 
     past: Past
     source: tuple[Memory, ...]  # per layer, (B, …)
     visible: Tensor  # (B, 1, S)
     width: int = 1  # W
-    plain: Any = None  # a shorter way to take the next step, if there is one (saccade.layers.plain_steps)
 
     @property
     def position(self) -> int:
         return self.past.length
 
-    def rows(self, index: Tensor) -> "State":
+    def rows(self, index: Tensor) -> "Cache":
         """Hypotheses may be left out, repeated and reordered. While all sentences have equally many, their sources stay as they are."""
         sentences = [row // self.width for row in index.tolist()]  # few: Python is faster than a dozen small tensors
         kept = list(dict.fromkeys(sentences))

@@ -1,7 +1,7 @@
 """A vision backbone in Hugging Face's format (config.json, model.safetensors) from a local folder: nothing is loaded from elsewhere.
 
 The class comes from the package transformers; code that lies in the folder is not run, and weights are read from safetensors only.
-How pixels are standardised stands in preprocessor_config.json.
+How pixels are standardised is in preprocessor_config.json.
 
 Axis legend: B batch, N tokens, R rows and S columns of cells, D features.
 """

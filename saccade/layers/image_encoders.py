@@ -38,7 +38,9 @@ from saccade.layers.stochastic_depth import DeepEncoderLayer
 class EncoderConfig(BaseConfig):
     name: Literal["efficientnet-lite0", "cnn", "vit", "hugging-face"] = "efficientnet-lite0"
     directory: ExistingFolder | None = Field(None, description="hugging-face: the folder of the model")
-    frozen: bool | None = Field(None, description="weights it came with stay as they are; so they do unless given")
+    frozen: bool | None = Field(
+        None, description="pretrained weights are not trained; true by default where there are any"
+    )
     cell: int = Field(8, ge=1, description="cnn, vit: pixels on a side of a cell; a power of 2 for cnn")
     width: int = Field(128, ge=1, description="cnn, vit: features of a cell")
     layers: int = Field(4, ge=1, description="vit")
@@ -124,9 +126,7 @@ class ImageEncoder(nn.Module):
 
 def encoder(config: EncoderConfig, image: ImageShape) -> ImageEncoder:
     if image.channels != 3:
-        raise UserError(
-            f"images of {image.channels} channels were given to an encoder of colour images: give 3 channels"
-        )
+        raise UserError(f"this encoder takes colour images of 3 channels; got {image.channels} channels")
     if config.name == "efficientnet-lite0":
         built: ImageEncoder = EfficientNetEncoder(image)
     elif config.name == "hugging-face":
@@ -163,7 +163,7 @@ def _note_weights(module: Any, keys: Any) -> None:
 
 
 class CnnEncoder(ImageEncoder):
-    """A cell sees little more than itself, so it is told where it stands: relations such as "above" need that."""
+    """A cell sees little more than itself, so positions are added: relations such as "above" need them."""
 
     def __init__(self, config: EncoderConfig, image: ImageShape):
         embed = ConvolutionalEmbedding(image.channels, config.width, config.cell, norm=CellNorm)

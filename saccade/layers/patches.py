@@ -1,4 +1,4 @@
-"""From an image to a grid of cells, each a vector, and where each cell stands.
+"""From an image to a grid of cells, each a vector, and the positions of the cells.
 
     patches (Dosovitskiy 2021)            x = W · pixels of a p × p patch + b
     convolutional (Hassani 2021, CCT)     x = a 3 × 3 convolution with pooling for each halving, until a cell is p pixels wide

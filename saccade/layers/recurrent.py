@@ -22,9 +22,8 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from saccade.attention.hooks import is_hooked
-from saccade.attention.many_steps import over_many_steps
+from saccade.attention.routes import product_over_steps
 from saccade.layers.dropout import Dropout
-from saccade.layers.gru import next_state
 
 CellName = Literal["gru", "lstm"]
 
@@ -49,11 +48,11 @@ class Cell(nn.Module):
         return self.after(gates, F.linear(self.output(state), self.weight_hh, self.bias_hh), state)
 
     def after(self, gates: Tensor, from_state: Tensor, state: Tensor) -> Tensor:
-        """The next state, given both parts of the gates: the input's and the state's own."""
+        """The next state from both parts of the gates: the input's and the state's."""
         raise NotImplementedError
 
     def over_steps(self) -> "Cell | CellOverSteps":
-        """For the steps of one sequence; the cell itself where somebody would miss that it is called."""
+        """For the steps of one sequence; the cell itself where a hook must run."""
         return self if is_hooked(self) else CellOverSteps(self)
 
     def gates(self, first: Tensor) -> Tensor:
@@ -62,14 +61,14 @@ class Cell(nn.Module):
 
     def more_gates(self, size: int) -> Callable[[Tensor], Tensor]:
         """The part of the `size` trailing features of the input, to be added. Ask once for many steps."""
-        return over_many_steps(self.weight_ih[:, self.input_size - size :].t())
+        return product_over_steps(self.weight_ih[:, self.input_size - size :].t())
 
     def output(self, state: Tensor) -> Tensor:
         """h of a state."""
         return state[..., : self.size]
 
     def start(self, h: Tensor) -> Tensor:
-        """The state whose h is given; an LSTM's c starts at 0."""
+        """The state with this h; an LSTM's c starts at 0."""
         return F.pad(h, (0, (self.states - 1) * self.size))
 
 
@@ -77,7 +76,12 @@ class GRUCell(Cell):
     parts, states = 3, 1
 
     def after(self, gates: Tensor, from_state: Tensor, state: Tensor) -> Tensor:
-        return next_state(gates, from_state, state)
+        reset_x, update_x, new_x = gates.chunk(3, dim=-1)
+        reset_h, update_h, new_h = from_state.chunk(3, dim=-1)
+        reset = torch.sigmoid(reset_x + reset_h)
+        update = torch.sigmoid(update_x + update_h)
+        new = torch.tanh(new_x + reset * new_h)
+        return torch.lerp(new, state, update)  # (1 - z) n + z h
 
 
 class LSTMCell(Cell):
@@ -95,9 +99,9 @@ class CellOverSteps:
 
     def __init__(self, cell: Cell):
         self.output = cell.output
-        self.gates = over_many_steps(cell.weight_ih.t(), cell.bias_ih)
+        self.gates = product_over_steps(cell.weight_ih.t(), cell.bias_ih)
         self._after = cell.after
-        self._from_state = over_many_steps(cell.weight_hh.t(), cell.bias_hh)
+        self._from_state = product_over_steps(cell.weight_hh.t(), cell.bias_hh)
 
     def __call__(self, gates: Tensor, state: Tensor) -> Tensor:
         return self._after(gates, self._from_state(self.output(state)), state)
@@ -112,9 +116,7 @@ class RecurrentEncoder(nn.Module):
     def __init__(self, cell: CellName, input_size: int, size: int, layers: int, dropout: float):
         super().__init__()
         if size % 2:
-            raise ValueError(
-                f"the encoder reads forwards and backwards with half of its size each, so the size must be even; got {size}"
-            )
+            raise ValueError(f"size must be even, half of it for each reading direction; got {size}")
         kind = nn.GRU if cell == "gru" else nn.LSTM
         between = dropout if layers > 1 else 0.0
         self.between = Dropout(between)
@@ -123,21 +125,21 @@ class RecurrentEncoder(nn.Module):
     def forward(self, x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """x (B, N, D) → annotations (B, N, size), 0 where padded, and the last states of both directions (B, size).
 
-        Read backwards means: each row's own words in reverse order, its padding behind them as before. Torch's packed sequences do the
-        same, with a gradient whose cost grows with the square of the length; they are for a network that is hooked or was replaced.
+        Reading backwards reverses each row's own words and leaves its padding at the end. Torch's packed sequences do the same, with a
+        gradient whose cost grows with the square of the length; they are for a network that is hooked or was replaced.
         """
         if type(self.network) not in (nn.GRU, nn.LSTM) or is_hooked(self.network):
             return self._read_packed(x, lengths)
         position, length = torch.arange(x.shape[1], device=x.device), lengths.to(x.device)[:, None]
         inside = position < length  # (B, N)
-        turned = torch.where(inside, length - 1 - position, position)
+        reversed_order = torch.where(inside, length - 1 - position, position)
         x = x.masked_fill(~inside[..., None], 0.0)
         for layer in range(self.network.num_layers):
             if layer:
                 x = self.between(x)
             forwards = self._read(x, f"l{layer}")
-            backwards = self._read(_in_order(x, turned), f"l{layer}_reverse")
-            x = torch.cat((forwards, _in_order(backwards, turned)), dim=-1)
+            backwards = self._read(_in_order(x, reversed_order), f"l{layer}_reverse")
+            x = torch.cat((forwards, _in_order(backwards, reversed_order)), dim=-1)
         last = torch.cat((_in_order(forwards, length - 1), _in_order(backwards, length - 1)), dim=-1)
         return x * inside[..., None], last.squeeze(1)
 

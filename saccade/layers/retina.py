@@ -38,13 +38,13 @@ class Retina(nn.Module):
             self.corners(location, (windows.shape[2] - 1, windows.shape[3] - 1)) + self.widest // 2
         )  # in the padded image
         image = torch.arange(len(windows), device=windows.device)
-        seen = windows[image, :, first[:, 0], first[:, 1]]  # (B, C, L, L)
+        window = windows[image, :, first[:, 0], first[:, 1]]  # (B, C, L, L)
         patches = []
         for scale in range(self.scales):
             if scale:
-                seen = _halved(seen)
-            edge = (seen.shape[-1] - self.patch) // 2
-            patches.append(seen[..., edge : edge + self.patch, edge : edge + self.patch])
+                window = _halved(window)
+            edge = (window.shape[-1] - self.patch) // 2
+            patches.append(window[..., edge : edge + self.patch, edge : edge + self.patch])
         return torch.stack(patches, 1)
 
     def aligned(self, location: Tensor, size: tuple[int, int]) -> Tensor:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from saccade.attention import CAUSAL, Memory, MultiHead, Packed
 from saccade.layers.decoder_cache import Past
-from saccade.layers.dropout import Dropout, add_dropped
+from saccade.layers.dropout import Dropout
 from saccade.layers.feed_forward import FeedForward
 
 Norm = Literal["pre", "post"]
@@ -28,14 +28,14 @@ class PostNorm(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, layer: Callable[[Tensor], Tensor]) -> Tensor:
-        return self.norm(add_dropped(x, layer(x), self.dropout))
+        return self.norm(x + self.dropout(layer(x)))
 
 
 class PreNorm(PostNorm):
     """x + dropout(f(norm(x)))"""
 
     def forward(self, x: Tensor, layer: Callable[[Tensor], Tensor]) -> Tensor:
-        return add_dropped(x, layer(self.norm(x)), self.dropout)
+        return x + self.dropout(layer(self.norm(x)))
 
 
 RESIDUALS: dict[Norm, type[PostNorm]] = {"pre": PreNorm, "post": PostNorm}
@@ -82,8 +82,8 @@ class DecoderLayer(nn.Module):
         position = past.length
 
         def attend(h: Tensor) -> Tensor:
-            seen = past.write(number, self.self_attention.remember(h, first_key=position))
-            return self.self_attention.recall(h, seen, first_query=position).context
+            so_far = past.write(number, self.self_attention.remember(h, first_key=position))
+            return self.self_attention.recall(h, so_far, first_query=position).context
 
         x = self.around_self_attention(x, attend)
         together = x.view(-1, width, x.shape[-1])  # (B, W, D)

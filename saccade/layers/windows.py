@@ -4,7 +4,7 @@
 
 Shifted, the window of a cell is (⌊(row - shift) / window⌋, ⌊(column - shift) / window⌋), so the windows at the border are cut off. To
 have full ones only, the grid is rolled by the shift: what was cut off at the two ends shares a window, and the mask keeps it apart. A grid
-that is no multiple of the window is continued at the bottom and right by cells that nobody sees.
+that is no multiple of the window is padded at the bottom and right with cells that are never visible.
 
 A grid with no more rows (or columns) than a window has windows just as large, and no shift that way.
 
@@ -64,7 +64,7 @@ class WindowAttention(nn.Module):
         rows, columns = (
             torch.arange(length, device=self.offset_bias.device) for length in (windows.height, windows.width)
         )
-        down, right = ((each[:, None] - each + self.window - 1) for each in (rows, columns))
+        down, right = ((index[:, None] - index + self.window - 1) for index in (rows, columns))
         index = (
             down[:, None, :, None] * (2 * self.window - 1) + right[None, :, None, :]
         )  # (height, width, height, width)
@@ -128,7 +128,7 @@ class Windows(NamedTuple):
         band = row_band[:, None] * (len(columns) + 1) + column_band  # a number for each window before the roll
         real = (rows < self.rows)[:, None] & (columns < self.columns)
         unpadded = self._replace(rows=len(rows), columns=len(columns))
-        band, exists = (unpadded.cut(each[None, :, :, None]).squeeze(-1) for each in (band, real))  # (W, cells)
+        band, exists = (unpadded.cut(grid[None, :, :, None]).squeeze(-1) for grid in (band, real))  # (W, cells)
         return (band[:, :, None] == band[:, None]) & exists[:, None]
 
     def whole(self, weights: Tensor) -> Tensor:

@@ -17,11 +17,11 @@ from torch import Tensor, nn
 
 from saccade.attention import Learned, MultiHead, Packed, Packing, Rotary, Score, Sinusoidal, all_scores, padding
 from saccade.config.recipe import Config as BaseConfig
+from saccade.layers import decoder_steps
 from saccade.layers.choices import ScoreName
-from saccade.layers.decoder_cache import Past, State
+from saccade.layers.decoder_steps import State, plain_linear
 from saccade.layers.dropout import Dropout
 from saccade.layers.feed_forward import Activation, FeedForward, feed_forward
-from saccade.layers.plain_steps import PlainSteps, plain_linear
 from saccade.layers.transformer import DecoderLayer, EncoderLayer, Norm
 from saccade.models.shapes import Shapes
 from saccade.views.axes import Axis
@@ -141,7 +141,7 @@ class Decoder(nn.Module):
     def start(self, encoded: Encoded) -> State:
         layers = [_layer(layer) for layer in self.layers]
         source = tuple(layer.cross_attention.remember(encoded.annotations) for layer in layers)
-        return State(Past(len(layers)), source, encoded.visible, plain=PlainSteps.of(layers, self.norm))
+        return decoder_steps.start(layers, self.norm, source, encoded.visible)
 
     def forward(self, y: Tensor, encoded: Encoded, packed: Packed | None = None) -> Tensor:
         visible = encoded.visible if packed is None else None
@@ -150,12 +150,7 @@ class Decoder(nn.Module):
         return self.norm(y)
 
     def step(self, y: Tensor, state: State) -> tuple[Tensor, State]:
-        if state.plain is not None and state.plain.may_be_taken():
-            return state.plain.step(y, state)
-        past = state.past.begin_step()
-        for number, (layer, source) in enumerate(zip(self.layers, state.source, strict=True)):
-            y = _layer(layer).step(y, past, number, source, state.visible, state.width)
-        return self.norm(y), replace(state, past=past.end_step())
+        return decoder_steps.step([_layer(layer) for layer in self.layers], self.norm, y, state)
 
 
 class Transformer(nn.Module):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from saccade.attention.compiled import kernels
+from saccade.attention.routes import has_compiled_kernels
 from saccade.config import recipe as configs
 from saccade.config.files import find_recipe
 from saccade.config.recipe import Recipe
@@ -191,7 +191,7 @@ def _announce(task: Task, training: Training, reporter: Reporter, may_go_on: boo
     threads = torch.get_num_threads()
     where = f"{threads} thread{'s' if threads > 1 else ''} on {training.device}"
     if training.device.type == "cpu":
-        where += f" with{'out' if kernels() is None else ''} compiled kernels"
+        where += f" with{'' if has_compiled_kernels() else 'out'} compiled kernels"
     reporter.say(f"{count:,} parameters, {dtype}, {where}")
 
 

@@ -15,7 +15,7 @@ from saccade.config.recipe import Config
 from saccade.data.text.tokenizer import BOS, EOS, PAD
 from saccade.decoding import BeamConfig, Hypothesis, Prefix, SamplingConfig, beam_search, greedy_search, sample
 from saccade.errors import UserError
-from saccade.layers.plain_steps import Kept, weights_stay
+from saccade.layers.decoder_steps import Prepared, weights_stay
 
 _SORTED = 1024  # rows at a time; with a fourth of them batches of 32 hold a tenth more padding
 
@@ -118,14 +118,14 @@ def found_in_order(
     """
     rest, at_a_time = range(len(lengths)), 8 * batch
     while rest:
-        kept: Kept = {}  # not longer: whoever takes the answers may train the model in between
+        prepared: Prepared = {}  # not longer: whoever takes the answers may train the model in between
         part, rest = rest[:at_a_time], rest[at_a_time:]
         at_a_time = max(at_a_time, min(2 * at_a_time, _SORTED))
         order = sorted((row for row in part if lengths[row]), key=lambda row: lengths[row])
         found: dict[int, list[Hypothesis]] = {}
         for start in range(0, len(order), batch):
             rows = order[start : start + batch]
-            with weights_stay(kept) if len(lengths) > batch else nullcontext():
+            with weights_stay(prepared) if len(lengths) > batch else nullcontext():
                 found.update(zip(rows, search(rows), strict=True))
         yield from (found.get(row) for row in part)
 

@@ -136,9 +136,9 @@ def test_dropout_removes_weights_and_scales_the_rest_in_training_only():
 
 def test_queries_and_keys_of_the_wrong_size_are_refused():
     attend = Attend(General(4, 6))
-    with pytest.raises(ValueError, match="queries of size 4 and got 5"):
+    with pytest.raises(ValueError, match="queries of size 4; got 5"):
         attend(torch.randn(1, 2, 5), torch.randn(1, 3, 6))
-    with pytest.raises(ValueError, match="keys of size 6 and got 4"):
+    with pytest.raises(ValueError, match="keys of size 6; got 4"):
         attend(torch.randn(1, 2, 4), torch.randn(1, 3, 4))
 
 

@@ -1,4 +1,4 @@
-"""What is given wrongly is refused by a sentence, on every route, before anything is computed."""
+"""Wrong arguments are refused with a clear message, on every route, before anything is computed."""
 
 import re
 
@@ -32,9 +32,9 @@ def refused(words):
 
 
 def test_as_many_values_as_keys_are_wanted():
-    with pytest.raises(ValueError, match="every key has a value; got 3 keys and 2 values"):
+    with pytest.raises(ValueError, match="every key needs a value; got 3 keys and 2 values"):
         Attend(Dot(4))(torch.randn(1, 2, 4), torch.randn(1, 3, 4), torch.randn(1, 2, 4))
-    with pytest.raises(ValueError, match="every key has a value; got 3 keys and 2 values"):
+    with pytest.raises(ValueError, match="every key needs a value; got 3 keys and 2 values"):
         MultiHead(8, heads=2)(torch.randn(1, 2, 8), torch.randn(1, 3, 8), torch.randn(1, 2, 8))
 
 
@@ -43,7 +43,7 @@ def test_as_many_values_as_keys_are_wanted():
 def test_a_mask_of_numbers_is_refused_and_bias_is_named(length, dtype):
     x = torch.randn(2, length, 32)
     for attend in (MultiHead(32, heads=2), lambda x, **how: Attend(ScaledDot(32))(x, x, **how)):
-        with pytest.raises(ValueError, match=rf"mask of booleans.*got {dtype}: .*mask > 0.*bias"):
+        with pytest.raises(ValueError, match=rf"must be boolean.*got {dtype}: .*mask > 0.*bias"):
             attend(x, visible=torch.ones(2, 1, length, dtype=dtype))
 
 
@@ -63,12 +63,12 @@ def test_a_mask_of_keys_for_heads_is_told_with_an_axis_for_them():
 
 @pytest.mark.parametrize("bias", [torch.ones(3, 3).bool(), torch.ones(3, 3).long(), 0.5])
 def test_a_bias_that_is_no_tensor_of_numbers_is_refused_and_visible_is_named(bias):
-    with refused(r"numbers that are added to the scores; got .*: a mask is given as visible"):
+    with refused(r"added to the scores; got .*: pass a mask as visible"):
         MultiHead(8, heads=2)(X, bias=bias)
 
 
 def test_a_mask_is_no_bias_beside_relative_positions_either():
-    with refused("a mask is given as visible"):
+    with refused("pass a mask as visible"):
         MultiHead(8, heads=2, relative=RelativeBias(2))(X, bias=torch.ones(3, 3).bool())
 
 
@@ -118,35 +118,39 @@ def test_queries_and_keys_of_different_batches_are_refused():
 
 @pytest.mark.parametrize("band", [True, "causal", 3, torch.ones(3, 3).bool()])
 def test_what_is_no_band_is_refused(band):
-    with refused("band is a Band, such as CAUSAL"):
+    with refused("band must be a Band, such as CAUSAL"):
         MultiHead(8, heads=2)(X, band=band)
 
 
-NO_TENSORS = [(CAUSAL, "as band"), ([[True]], "make a tensor"), (np.ones((3, 3), bool), "make a tensor")]
+NO_TENSORS = [
+    (CAUSAL, "as band"),
+    ([[True]], "convert it to a tensor"),
+    (np.ones((3, 3), bool), "convert it to a tensor"),
+]
 
 
 @pytest.mark.parametrize(("visible", "hint"), NO_TENSORS)
 def test_a_mask_that_is_no_tensor_is_refused(visible, hint):
-    with refused(f"(?s)visible is a tensor of booleans.*{hint}"):
+    with refused(f"(?s)visible must be a boolean tensor.*{hint}"):
         MultiHead(8, heads=2)(X, visible=visible)
 
 
 def test_a_mask_on_another_device_is_refused():
-    with refused("visible lies on meta and the queries on cpu"):
+    with refused("visible is on meta and the queries are on cpu"):
         Attend(Dot(8))(X, X, visible=torch.ones(3, 3, dtype=torch.bool, device="meta"))
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("query", "words"),
     [
         (torch.randn(3, 8), r"got \(3, 8\): one sequence is query\[None\]"),
         (torch.randn(2, 3, 9), r"got \(2, 3, 9\)$"),
         (np.zeros((2, 3, 8)), "got ndarray$"),
     ],
 )
-def test_a_layer_with_heads_says_what_its_input_is(given, words):
+def test_a_layer_with_heads_says_what_its_input_is(query, words):
     with refused(rf"^query must be (a tensor )?\(batch, length, 8\); {words}"):
-        MultiHead(8, heads=2)(given)
+        MultiHead(8, heads=2)(query)
 
 
 def test_a_layer_with_heads_says_what_its_keys_and_values_are():
@@ -162,7 +166,7 @@ NO_LENGTHS = [torch.ones(2, 9).long(), torch.ones(2).bool(), torch.tensor([2.5, 
 
 @pytest.mark.parametrize("lengths", NO_LENGTHS)
 def test_padding_takes_lengths_and_no_mask(lengths):
-    with refused(r"the length of each sequence, whole numbers \(batch,\); got .*mask.bool\(\)\[:, None\]"):
+    with refused(r"the length of each sequence, integers \(batch,\); got .*mask.bool\(\)\[:, None\]"):
         padding(lengths, 9)
 
 
@@ -174,25 +178,25 @@ def test_padding_takes_lengths_of_a_list():
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: Attend("dot"), "score is one that was made for its sizes, such as .*got 'dot'"),
+        (lambda: Attend("dot"), "score must be an instance with its sizes, such as .*got 'dot'"),
         (lambda: Attend(ScaledDot), "such as ScaledDot"),
-        (lambda: Attend(Dot(4), "hard"), "selection is one that was made, such as Hard.*got 'hard'"),
-        (lambda: Attend(Dot(4), Hard), "selection is one that was made"),
+        (lambda: Attend(Dot(4), "hard"), "selection must be an instance, such as Hard.*got 'hard'"),
+        (lambda: Attend(Dot(4), Hard), "selection must be an instance"),
         (lambda: Attend(Dot(4), dropout=2.0), "from 0 to 1; got 2.0"),
         (lambda: MultiHead(8, 2, dropout=-0.5), "from 0 to 1; got -0.5"),
         (lambda: Attend(Dot(4), route="fuse"), "'fuse' is not a route: choose explicit, fused, .*or None"),
-        (lambda: MultiHead(8, 2, score="dot"), "score is a class .* such as ScaledDot or Additive; got 'dot'"),
+        (lambda: MultiHead(8, 2, score="dot"), "score must be a class .* such as ScaledDot or Additive; got 'dot'"),
         (lambda: MultiHead(8, 2.0), "got size 8 and 2.0 heads"),
         (lambda: MultiHead(0, 2), "got size 0 and 2 heads"),
-        (lambda: MultiHead(8, 4, relative=RelativeBias(1)), "are for 1 heads, and there are 4"),
+        (lambda: MultiHead(8, 4, relative=RelativeBias(1)), "for 1 heads; this layer has 4"),
         (lambda: Additive(16, hidden=0), "at least one unit; got 0"),
         (lambda: Dot(0), "at least one feature"),
         (lambda: RelativeBias(2, 32, farthest=8), "nearest 8 distances have a bucket each, .*got 8"),
-        (lambda: RelativeBias(2, buckets=2), "at least 2 buckets for each of 2 sides, .*got 2"),
-        (lambda: RelativeBias(2, buckets=5), "as many for each; got 5"),
-        (lambda: RelativeBias(2, buckets=1, both_ways=False), "each of 1 sides, .*got 1"),
-        (lambda: Band(2.5, 0), "a whole number, or None for no limit; got 2.5"),
-        (lambda: LocalMonotonic(2.5), "a whole number, 0 or more; got 2.5"),
+        (lambda: RelativeBias(2, buckets=2), "multiple of 2, with at least 2 per side; got 2"),
+        (lambda: RelativeBias(2, buckets=5), "multiple of 2.*got 5"),
+        (lambda: RelativeBias(2, buckets=1, both_ways=False), "at least 2 per side; got 1"),
+        (lambda: Band(2.5, 0), "an integer, 0 or more, or None for no limit; got 2.5"),
+        (lambda: LocalMonotonic(2.5), "an integer, 0 or more; got 2.5"),
     ],
 )
 def test_what_cannot_be_made_is_refused_when_it_is_made(make, words):
@@ -210,7 +214,7 @@ def local_over(image):
         (lambda: Attend(Dot(8))(X, X, first_query=-3), "0 or more; got -3"),
         (lambda: Learned(8, 20)(5, -3), "positions count from 0; got -3"),
         (lambda: Sinusoidal(8)(5, -3), "positions count from 0; got -3"),
-        (lambda: MultiHead(8, 2, selection=LocalPredictive(8))(X), r"queries of size 8 \(of one head\) and got 4"),
+        (lambda: MultiHead(8, 2, selection=LocalPredictive(8))(X), r"queries of size 8 \(of one head\); got 4"),
         (lambda: local_over(torch.randn(1, 4, 5, 5)), r"3 channels, .*got torch.float32 \(1, 4, 5, 5\)"),
         (lambda: local_over(torch.randn(3, 5, 5)), r"got torch.float32 \(3, 5, 5\)"),
         (lambda: local_over(torch.zeros(1, 3, 5, 5).byte()), "must be floats .*got torch.uint8"),

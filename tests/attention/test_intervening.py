@@ -136,7 +136,7 @@ def test_two_threads_change_one_after_the_other_and_leave_nothing(reader, given)
 
 def test_a_name_that_is_not_there_is_said_with_those_that_are(reader):
     with (
-        pytest.raises(KeyError, match="no attention called 'few'; there are: many, one"),
+        pytest.raises(KeyError, match="no attention module is called 'few'; the model has: many, one"),
         change_attention(reader, {"few": cut([0])}),
     ):
         pass

@@ -231,7 +231,7 @@ def test_relative_and_given_biases_add_up():
 
 @pytest.mark.parametrize(("size", "heads"), [(8, 3), (8, 0), (2, 4), (8, -2)])
 def test_heads_that_do_not_divide_the_size_are_refused(size, heads):
-    with pytest.raises(ValueError, match=f"multiple of the number of heads; got size {size} and {heads} heads"):
+    with pytest.raises(ValueError, match=f"multiple of heads; got size {size} and {heads} heads"):
         MultiHead(size, heads)
 
 

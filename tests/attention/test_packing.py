@@ -13,8 +13,8 @@ from saccade.attention import (
     Rotary,
     ScaledDot,
     record_attention,
-    sentences,
 )
+from saccade.kernels import sentences
 
 TOLERANCE = {"rtol": 1e-4, "atol": 1e-5}
 
@@ -29,7 +29,7 @@ def packed_case(lengths=(3, 1, 6), other=(2, 5, 4), size=16, dtype=torch.float32
     )
 
 
-def test_packing_and_padding_are_each_others_way_back():
+def test_packing_reverses_padding():
     packing = Packing(torch.tensor([3, 1, 2]))
     row = torch.arange(12.0).view(1, 6, 2)
     padded = packing.pad(row)
@@ -61,7 +61,7 @@ def test_packed_sequences_attend_as_each_does_alone(score, rotary, dtype):
         torch.testing.assert_close(seen[:, begin:end], across(alone, other[:, first:last]).context, **TOLERANCE)
 
 
-@pytest.mark.parametrize("longest", [6, sentences.LONGEST + 1])
+@pytest.mark.parametrize("longest", [6, sentences.LONGEST_SHORT + 1])
 def test_packed_sequences_are_recorded_with_a_row_each(longest):
     sequences, sources, x, other = packed_case((3, 1, 6), (2, 5, longest))
     layer = MultiHead(16, 2)

@@ -161,10 +161,27 @@ def test_only_the_modules_that_match_are_recorded(model, inputs, only, expected)
 @pytest.mark.parametrize("only", ["Reader", "encoder.layer.1*", "self_attention"])
 def test_a_pattern_that_no_module_matches_is_refused(model, only):
     with (
-        pytest.raises(KeyError, match=rf"called '{re.escape(only)}': give a pattern"),
+        pytest.raises(KeyError, match=rf"matches '{re.escape(only)}': use a pattern"),
         record_attention(model, only=only),
     ):
         pass
+
+
+def test_attention_of_torch_layers_is_warned_about():
+    layer = torch.nn.TransformerEncoderLayer(8, 2, batch_first=True)
+    model = torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+    with pytest.warns(UserWarning, match=r"path 'layers.0.self_attn', .*from_torch"), record_attention(model) as maps:
+        model(torch.randn(1, 3, 8))
+    assert not maps
+    with pytest.warns(UserWarning, match=r"path ''.*MultiHead.from_torch"), record_attention(layer.self_attn):
+        pass
+
+
+def test_torch_layers_outside_of_the_pattern_are_not_warned_about(recwarn):
+    model = torch.nn.ModuleDict({"ours": MultiHead(8, 2), "theirs": torch.nn.MultiheadAttention(8, 2)})
+    with record_attention(model, only="ours"):
+        model["ours"](torch.randn(1, 3, 8))
+    assert not recwarn.list
 
 
 def test_an_unknown_name_is_answered_with_what_there_is(model, inputs):
@@ -477,9 +494,10 @@ print(len(maps))
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path)
     assert done.stdout == "0\n"
-    assert "compile it before" in done.stderr
+    assert "run it once before" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_recording_of_nothing_is_no_compiled_model(tmp_path):
     script = """
 import torch

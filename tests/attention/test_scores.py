@@ -213,7 +213,7 @@ def test_scores_that_multiply_query_and_key_directly_refuse_different_sizes(name
 def test_the_location_score_refuses_a_source_that_is_too_long():
     score = Location(4, longest=6)
     assert score(torch.randn(1, 2, 4), torch.randn(1, 6, 4)).shape == (1, 2, 6)
-    with pytest.raises(ValueError, match="at most 6 positions and got 7: make it with longest=7"):
+    with pytest.raises(ValueError, match="at most 6 positions; got 7: create it with longest=7"):
         score(torch.randn(1, 2, 4), torch.randn(1, 7, 4))
 
 

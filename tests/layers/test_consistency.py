@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from saccade.layers import consistency
+from saccade.kernels import consistency
 from saccade.layers.consistency import consistent_cross_entropy
 
 

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from saccade.layers import cross_entropy
+from saccade.kernels import cross_entropy
 from saccade.layers.cross_entropy import linear_cross_entropy
 
 

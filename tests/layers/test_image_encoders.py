@@ -244,5 +244,5 @@ def test_settings_that_do_not_fit_are_refused(settings, sentence):
 
 
 def test_grey_images_are_refused():
-    with pytest.raises(UserError, match="images of 1 channels"):
+    with pytest.raises(UserError, match="3 channels; got 1 channels"):
         encoder(TRAINED_HERE[0], ImageShape(1, 24, 40))
