@@ -26,5 +26,6 @@ def _beyond_cover(cases: list[pytest.Function]) -> list[pytest.Function]:
     return rest
 
 
-def _values(case: pytest.Function) -> set[tuple[str, int]]:
-    return set(case.callspec.indices.items())
+def _values(case: pytest.Function) -> set[tuple[int, str]]:
+    """Of each `parametrize` of a test, the id of the values that this case has."""
+    return set(enumerate(case.callspec._idlist))

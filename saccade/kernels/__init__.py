@@ -10,7 +10,8 @@
 | cross_entropy | the last linear layer and its loss                    | logits of all tokens at once      |
 | consistency   | the same for R-Drop                                   | logits of two readings            |
 
-Each has one front, a plain reference in torch and a measured gain in its docstring. Gains are processor time of whole training updates
-or searches with torch instead, divided by that with the kernel, on one thread with AVX2. What gains less than 5 % does not belong here.
-Nothing needs this package: attention (attention/routes.py) and layers compute the same without it.
+Each has one front, a plain reference in torch and a measured gain in its docstring. Unless it says otherwise, a gain is the processor time
+of whole training updates with torch instead, divided by that with the kernel: medians of interleaved rounds on one thread with AVX2, on a
+busy machine, so differences of a few hundredths are noise. What gains less than 5 % does not belong here. Nothing needs this package:
+attention (attention/routes.py) and layers compute the same without it.
 """

@@ -6,8 +6,8 @@ As in cross_entropy.py, forward computes the gradients chunk by chunk, and no ch
 
     ∂ KL(p‖q) / ∂ logits of p = p (a - KL(p‖q))              ∂ KL(q‖p) / ∂ logits of p = p - q
 
-Reference: the definition in layers/consistency.py. Gain: 1.4 times of this layer (349 ms for 492) in R-Drop training, whose time is
-mostly this layer's; no logits in memory.
+Reference: the definition in layers/consistency.py. Gain: 1.12 times in training
+(multi30k-de-en-transformer with objective.consistency=5).
 
 Axis legend: N tokens, D features, V vocabulary, 2 readings.
 """

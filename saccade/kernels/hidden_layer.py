@@ -7,8 +7,9 @@ a tanh. Where an exponential would overflow, tanh itself is taken. The rounding 
 smaller. `scores` computes a few queries at a time and recomputes them in backward; `over_steps` serves a loop that asks at every step.
 Both use C where they can (hidden_layer_compiled.py).
 
-Reference: `reference` below. Gain: 1.10 times in training (multi30k-de-en-rnn); attention over 512 positions and more 5.9 times against
-chunks in torch.
+Reference: `reference` below.
+Gain: `over_steps` 1.09 and 1.10 times in training (two looks, multi30k-de-en-rnn), of which C has 1.03 and 1.04;
+C in `scores` 5.9 times against chunks by torch, forward and backward of one layer (Q = K = 1024, A = 256).
 
 Axis legend: B batch, H heads, Q queries, K keys, A hidden size.
 """

@@ -10,6 +10,7 @@ from torch.autograd import gradcheck
 
 from saccade.attention import CAUSAL, Additive, Attend, Band, Dot, Hard, RelativeBias, Route, ScaledDot, padding
 from saccade.attention import routes as product
+from saccade.attention.blockwise import block_size
 from saccade.attention.routes import Lookup, Thresholds
 
 from .cases import (
@@ -141,9 +142,9 @@ def test_blockwise_at_lengths_around_the_block_size(length, band):
 
 
 def test_blocks_are_half_as_long_as_the_window_within_limits():
-    assert product.block_size(Band(2, 2)) == 32
-    assert product.block_size(Band(50, 49)) == 50
-    assert product.block_size(Band(600, 600)) == 128
+    assert block_size(2, 2) == 32
+    assert block_size(50, 49) == 50
+    assert block_size(600, 600) == 128
 
 
 @pytest.mark.parametrize("elements", [1, 4 * 9 * 2, 4 * 9 * 2 * 4, 10**6])

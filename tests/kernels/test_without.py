@@ -16,6 +16,7 @@ from saccade.attention.routes import HAS_KERNELS, has_compiled_kernels
 from saccade.layers.consistency import consistent_cross_entropy
 from saccade.layers.cross_entropy import linear_cross_entropy
 from saccade.models import seq2seq, transformer
+from saccade.models.shapes import Shapes
 
 assert HAS_KERNELS is (sys.argv[1] == "with")
 assert HAS_KERNELS or not has_compiled_kernels()
@@ -27,7 +28,7 @@ configs = [
     seq2seq.Config(hidden=64, embedding=64, dropout=0.0),
 ]
 for module, config in zip((transformer, seq2seq), configs):
-    model = module.build(config, 20, 20)
+    model = module.build(config, Shapes(source_words=20, target_words=20))
     readouts, _ = model.read(model.encode(source, lengths), target)
     total, nll = linear_cross_entropy(readouts.flatten(0, 1), model.output, target.flatten(), 0.1)
     twice, _ = consistent_cross_entropy(readouts.flatten(0, 1), model.output, target[:32].flatten().repeat(2), 0.1, 5.0)
