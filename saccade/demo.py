@@ -90,7 +90,9 @@ def _train_side_by_side(paths: dict[str, Path], minutes: float, notes: Console) 
         for listener in listeners:
             listener.join()
     if failed:
-        raise UserError(f"training {failed[0]} failed, see above; run the demo again to go on from the last checkpoint")
+        raise UserError(
+            f"training {failed[0]} failed, see above; run the demo again to resume from the last checkpoint"
+        )
 
 
 def _retell(kind: str, process: "subprocess.Popen[str]", notes: Console) -> None:

@@ -67,7 +67,7 @@ def train(
         Path | None, typer.Option(help="Directory of the run; runs/RECIPE unless given.", show_default=False)
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with a run that was stopped; RECIPE may be its directory.")
+        bool, typer.Option("--resume", help="Resume a run that was stopped; RECIPE may be its directory.")
     ] = False,
     skip_bad: SkipBadOption = False,
 ) -> None:

@@ -56,7 +56,7 @@ def predict(
         return
     for example, answer in zip(examples, answers, strict=True):
         for line in answer.lines():
-            print(f"{example.name}\t{line}" if shows_names else line)
+            print(f"{example.name or example.content}\t{line}" if shows_names else line)
 
 
 def _examples(run: "Run", words: Sequence[str], skip_bad: bool, command: str) -> "list[Example[Any]]":

@@ -5,6 +5,7 @@ commands it is for: `beam: int | None = option(None, "predict evaluate", "width 
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from pydantic import Field, ValidationError
@@ -34,10 +35,12 @@ def option(
     *,
     metavar: str | None = None,
     most_served: float | None = None,
+    served: bool = True,
     **limits: Any,
 ) -> Any:
-    """A field of an `Options` config for these commands, separated by spaces. A request over the network may ask for `most_served`."""
-    extra: dict[str, Any] = {"commands": commands.split()}
+    """A field of an `Options` config for these commands, separated by spaces. A request over the network may ask for
+    `most_served` at most, and for an option that is not `served` not at all."""
+    extra: dict[str, Any] = {"commands": commands.split(), "served": served}
     if metavar is not None:
         extra["metavar"] = metavar
     if most_served is not None:
@@ -66,10 +69,18 @@ def chosen(options: type[Chosen], command: Command, values: Mapping[str, Any], r
                 spelled.format(name.replace("_", "-") if spelled.startswith("--") else name), run, command, options
             )
     try:
-        return options.model_validate(dict(values))
+        return options.model_validate({name: _as_written(allowed[name], value) for name, value in values.items()})
     except ValidationError as error:
         written = sentences(error, options, dict(values), Sources({(): f"an option of {command}"}))
-        raise ConfigError(together(written, command).removeprefix(f"recipe (an option of {command}): ")) from None
+        sentence = together(written, command).removeprefix(f"recipe (an option of {command}): ")
+        raise ConfigError(sentence.replace(" or null", "")) from None
+
+
+def _as_written(field: FieldInfo, value: Any) -> Any:
+    """A path may be given as text, and a pair of numbers as a list."""
+    if isinstance(value, str) and "Path" in str(field.annotation):
+        return Path(value)
+    return tuple(value) if isinstance(value, list) and "tuple" in str(field.annotation) else value
 
 
 def unknown_option(spelled: str, run: str, command: Command, options: type[Options]) -> ConfigError:

@@ -1,6 +1,6 @@
 """`saccade compare`: recipes with some settings varied, each combination trained alike, in one table and one plot.
 
-Every combination is a run of its own below the output directory. Interrupted, the comparison goes on where it was.
+Every combination is a run of its own below the output directory. Interrupted, the comparison is resumed.
 Where the seed is varied, the table shows the mean over seeds and half their range.
 """
 
@@ -81,7 +81,7 @@ def compare(
             except NotFinite as error:
                 if int(os.environ.get("WORLD_SIZE", "1")) > 1:
                     raise  # the other processes wait for this one
-                Reporter().say(f"{path.name} has no figures, the others go on: {error.what}")
+                Reporter().say(f"{path.name} has no figures, training continues with the others: {error.what}")
                 row = Row(settings, {}, {})
             else:
                 row = _measure(settings, path)
@@ -195,18 +195,22 @@ def _outside_brackets(values: str) -> list[str]:
 def _measure(settings: dict[str, str], path: Path) -> Row:
     run = Run(path)
     unit = run.task.unit
-    lines = [json.loads(line) for line in (path / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    metrics = path / "metrics.jsonl"  # a task that was fitted without the loop has none
+    lines = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()] if metrics.exists() else []
     speeds = sorted(line[f"{unit}/s"] for line in lines if f"{unit}/s" in line)
-    costs = {
-        "parameters": float(sum(parameter.numel() for parameter in run.model.parameters())),
-        f"{unit}/s": speeds[len(speeds) // 2],
-        "loss": next(line["loss"] for line in reversed(lines) if "loss" in line),
-    }
+    losses = [line["loss"] for line in lines if "loss" in line]
+    costs: dict[str, float] = {}
+    if lines:
+        costs["parameters"] = float(sum(parameter.numel() for parameter in run.model.parameters()))
+    if speeds:
+        costs[f"{unit}/s"] = speeds[len(speeds) // 2]
+    if losses:
+        costs["loss"] = losses[-1]
     own = run.task.costs()
     costs |= own.prediction
     per_step = dict(own.update)
     on_the_way = list(validations(lines, per_step))
-    grown = {name: on_the_way[-1][name] for name in ("minutes", *per_step)}
+    grown = {name: on_the_way[-1][name] for name in ("minutes", *per_step)} if on_the_way else {}
     return Row(settings, costs | grown, run.evaluate("test").compared(), on_the_way)
 
 

@@ -14,7 +14,6 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.exceptions import HTTPException
 
@@ -25,7 +24,7 @@ from saccade.serve.guard import Access, Guard
 from saccade.serve.limits import Limits
 from saccade.serve.messages import Error, Health, Runs
 from saccade.serve.metrics import Metrics
-from saccade.serve.requests import Question, several
+from saccade.serve.requests import Question, require_few_keys, several
 from saccade.serve.served import Served
 from saccade.serve.worker import Busy, Worker
 from saccade.tasks.task import Json
@@ -82,6 +81,7 @@ class Asking:
             raise HTTPException(400, "the body is not JSON: see /docs for what to send") from None
         if not isinstance(body, dict):
             raise UserError('the body must be a JSON object such as {"text": "..."}: see /docs for what to send')
+        require_few_keys(body)
         return body
 
     def run(self, body: Mapping[str, Any]) -> Served:
@@ -335,16 +335,6 @@ def _add_errors(app: FastAPI) -> None:
         standard = error.detail in ("Not Found", "Method Not Allowed") or error.status_code == 400
         sentence = sentences.get(error.status_code, error.detail) if standard else error.detail
         return Answer({"error": sentence}, error.status_code, error.headers)
-
-    @app.exception_handler(RequestValidationError)
-    async def invalid(_: Request, error: RequestValidationError) -> Response:
-        first = error.errors()[0]
-        if first["type"] == "json_invalid":
-            return Answer({"error": "the body is not JSON: see /docs for what to send"}, 400)
-        place = ".".join(str(part) for part in first["loc"][1:]) or "the body"
-        if first["type"] == "extra_forbidden":
-            return Answer({"error": f"`{place}` is nothing that can be asked: see /docs for what is allowed"}, 422)
-        return Answer({"error": f"`{place}` is wrong ({first['msg']}): see /docs for what is allowed"}, 422)
 
 
 def as_json(content: Any) -> bytes:

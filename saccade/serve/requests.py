@@ -45,7 +45,11 @@ class Body:
                 fields |= {field_name: (field.annotation, field) for field_name, field in kind.model_fields.items()}
         if command is not None:
             options = options_for(run.task.options(run.recipe), command)
-            fields |= {field_name: (field.annotation, _served(field)) for field_name, field in options.items()}
+            fields |= {
+                field_name: (field.annotation, _served(field))
+                for field_name, field in options.items()
+                if extra_of(field, "served")
+            }
             fields = {field_name: field for field_name, field in fields.items() if not _is_path(field[1])}
         run_name = Field(None, description="a name from /api/runs; may be left out where one run is served only")
         model = create_model(  # type: ignore[call-overload]
@@ -111,9 +115,17 @@ def _only(kind: type[Config], values: Mapping[str, Any]) -> Config:
     return kind.model_validate({name: value for name, value in values.items() if name in kind.model_fields})
 
 
+def require_few_keys(value: Any) -> None:
+    """Refuses an object that has more fields than any request needs, at any depth, before anything is built from it."""
+    if isinstance(value, dict) and len(value) > _MOST_KEYS:
+        raise UserError(
+            f"the body has {len(value):,} fields, and {_MOST_KEYS} are allowed: see /docs for what there is"
+        )
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        require_few_keys(inner)
+
+
 def _validated(model: type[BaseModel], body: Mapping[str, Any]) -> dict[str, Any]:
-    if len(body) > _MOST_KEYS:
-        raise UserError(f"the body has {len(body):,} fields, and {_MOST_KEYS} are allowed: see /docs for what there is")
     try:
         return model.model_validate(body).model_dump(exclude_unset=True)
     except ValidationError as error:

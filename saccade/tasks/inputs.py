@@ -165,7 +165,7 @@ class Image:
 
     def from_python(self, value: object) -> Example[AnyImage]:
         if not isinstance(value, str | os.PathLike | PillowImage.Image | np.ndarray):
-            raise UserError(f"{type(value).__name__} is no image: give a path, a PIL image or an array of bytes")
+            raise UserError(f"{type(value).__name__} is not an image: give a path, a PIL image or an array of bytes")
         return Example(value, name_of(value))
 
     def from_json(self, body: Config, limits: Limits) -> Example[AnyImage]:
@@ -197,7 +197,7 @@ def _images_at(word: str, typed: Typed) -> list[str]:
     """The image itself, or all images of a folder."""
     if Path(word).suffix.lower() in (".zip", ".csv") and os.path.isfile(word):
         raise UserError(
-            f"{word} is no image, and images or folders of them are read here: unpack it and give the folder, "
+            f"{word} is not an image, and images or folders of them are read here: unpack it and give the folder, "
             f"or evaluate with `--data {word}`"
         )
     if not os.path.isdir(word):

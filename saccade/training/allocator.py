@@ -1,7 +1,7 @@
 """The memory allocator's settings for training.
 
 A step frees and asks again for the same large tensors. glibc gives blocks above a threshold back to the system each time and gets them
-filled with zeros page by page; told to keep them, it trains faster (docs/results.md).
+filled with zeros page by page; told to keep them, it trains faster (docs/results/notebook.md).
 """
 
 import ctypes

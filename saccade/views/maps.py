@@ -151,7 +151,7 @@ class AttentionMap:
     def __repr__(self) -> str:
         return f"AttentionMap({self.name!r}, heads={self.heads}, queries={len(self.queries)}, keys={len(self.keys)})"
 
-    def _repr_png_(self) -> bytes:
+    def _repr_png_(self) -> bytes | None:
         return _view([self])._repr_png_()
 
     def _repr_html_(self) -> str:

@@ -18,12 +18,6 @@ def overview(maps: Sequence[AttentionMap]) -> list[AttentionMap]:
     return layers if mean is None else [mean, *layers]
 
 
-def source_first(maps: Sequence[AttentionMap]) -> list[AttentionMap]:
-    """All maps, after the mean of those over the source; these first where there is no mean, as there is but one."""
-    mean = over_the_source(maps)
-    return sorted(maps, key=lambda each: each not in _crosses(maps)) if mean is None else [mean, *maps]
-
-
 def over_the_source(maps: Sequence[AttentionMap]) -> AttentionMap | None:
     """The mean of all layers that align what is written with what is read, or of all there are; None where they cannot be added."""
     crosses = _crosses(maps)

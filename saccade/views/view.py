@@ -127,11 +127,13 @@ class View:
             )
         write_by_ending(path, self.png, self.svg, self.pdf, self.html, self.to_dict)
 
-    def _repr_png_(self) -> bytes:
-        return self.png()
+    def _repr_png_(self) -> bytes | None:
+        return self.png() if self.maps else None
 
     def _repr_html_(self) -> str:
         """The page in a frame of its own, so that its styles and scripts cannot meet the notebook's."""
+        if not self.maps:
+            return f"<p>{escape(self.title)}: {escape(self.text)}</p><p>{escape(self.hint)}</p>"
         height = min(900, 420 + 28 * max(len(attention.queries) for attention in self.rows()))
         return (
             f'<iframe srcdoc="{escape(self.html())}" sandbox="allow-scripts" title="{escape(self.title)}" '

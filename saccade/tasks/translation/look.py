@@ -26,7 +26,7 @@ from saccade.tasks.writing import looks_at, roles
 from saccade.views.axes import Tokens
 from saccade.views.maps import AttentionMap
 from saccade.views.merging import merge_words
-from saccade.views.overview import overview, panels
+from saccade.views.overview import over_the_source, overview, panels
 from saccade.views.view import View
 
 if TYPE_CHECKING:
@@ -54,19 +54,22 @@ def look(
     maps = tuple(replay_tokens(task, [pair], only or "*", words)[0])
     if not maps and only is not None:
         raise UserError(_why_none(replay_tokens(task, [pair])[0], only))
+    mean = over_the_source(maps) if maps and only is None else None
     summary = tuple(overview(maps)) if maps and only is None else ()
     drawn, all_panels = sum(map(panels, summary or maps)), sum(map(panels, maps))
     hint = f"shows {drawn} averages of {all_panels} panels: --only '*' draws every layer and head, and .html holds them all"
     return View(
         title=source,
-        maps=maps,
+        maps=maps if mean is None else (mean, *maps),
         text=answer.text,
         answer=answer.to_dict(),
         truth=example.truth,
         words=words_of(task.vocabularies.target, hypothesis),
         summary=summary if drawn < all_panels else (),
         hint=(hint if drawn < all_panels else "") if maps else _why_none((), None),
-        first=0 if only is not None else next((n for n, each in enumerate(maps) if each.key_title == SOURCE), 0),
+        first=next((n for n, one in enumerate(maps) if one.key_title == SOURCE), 0)
+        if only is None and mean is None
+        else 0,
         details={"source": source, "log_prob": hypothesis.log_prob},
     )
 

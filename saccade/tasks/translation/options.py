@@ -11,7 +11,7 @@ from saccade.tasks.writing import SearchOptions
 
 class TranslationOptions(SearchOptions):
     engine: Literal["torch", "ctranslate2"] = option(
-        "torch", "predict", "what computes; ctranslate2 is exported on first use (int8)"
+        "torch", "predict", "what computes; ctranslate2 is exported on first use (int8)", served=False
     )
     data: Path | None = option(
         None,

@@ -162,7 +162,7 @@ class _Look:
 def _layer_shelves(view: "View", shown: Sequence[AttentionMap]) -> list[Shelf]:
     """First the picture, the map that a page opens on, and the last layer; then the heads of those shown; then every layer."""
     looks = _looks(view)
-    opening = looks[view.first] if view.first < len(looks) else looks[0]
+    opening = next((look for look in looks if look.attention.name == view.maps[view.first].name), looks[0])
     layers = [look for look in looks if look is not opening or look is looks[-1]]
     names = _named([look.attention for look in layers])
     differ = any(look.viewer for look in looks)
