@@ -4,6 +4,7 @@ import subprocess
 import sys
 import warnings
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -109,7 +110,7 @@ def test_the_weight_of_a_class_token_is_said_beside_the_picture():
 def test_the_title_the_name_and_the_reference_stand_above():
     view = a_view(cells_look([[1 / 6] * 6]), source="photos/cat.png", subtitle="else dog 0.20", text="cat")
     assert {"cat (probability 0.70)", "cat.png · else dog 0.20", "the picture"} <= set(texts(view.figure()))
-    assert "test:0 · reference: dog · else dog 0.20" in texts(view.called("test:0", "dog").figure())
+    assert "test:0 · reference: dog · else dog 0.20" in texts(replace(view, source="test:0", truth="dog").figure())
 
 
 def test_the_cell_that_looks_is_framed_on_the_picture_and_in_panels_of_other_cells():
