@@ -109,7 +109,7 @@ def score(
         print_json([output.to_dict() for output in outputs])
         return
     for output in outputs:
-        print("\t".join([f"{output.log_prob:.4f}", *map(as_line, output.texts)]))
+        print("\t".join([f"{output.log_prob:.4f}", *map(as_line, output.texts.values())]))
 
 
 def evaluate(

@@ -114,7 +114,7 @@ def open_task(recipe: Recipe, directory: RunDirectory, reporter: Reporter, world
     It holds what the task chose from the data too, so everybody else reads it from there.
     """
     if not new:
-        task = _reopened(recipe, directory)
+        task = task_class(recipe).reopen(recipe, directory.path)
         if world.leads and not directory.saved_steps():
             _start(task, starting_weights(recipe.start, reporter.say))
         return task

@@ -153,12 +153,12 @@ class Export:
 class Probable:
     """How probable a given output is."""
 
-    texts: tuple[str, ...]  # what was given
+    texts: Mapping[str, str]  # what was given, by its role: source, target
     log_prob: float
     tokens: int  # with the end
 
     def to_dict(self) -> Json:
-        return {"texts": list(self.texts), "log_prob": self.log_prob, "tokens": self.tokens}
+        return {**self.texts, "log_prob": self.log_prob, "tokens": self.tokens}
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from saccade.errors import UserError
 from saccade.layers.cross_entropy import linear_cross_entropy
 from saccade.metrics.captions import CaptionScores, score_captions
 from saccade.metrics.pointing import Pointed, Pointing, pointed, together
+from saccade.tasks.held_out import HeldOut
 from saccade.tasks.task import Example
 from saccade.tasks.writing import looks_at
 
@@ -41,11 +42,15 @@ def evaluate(task: "CaptionTask", split: SplitName, options: "CaptionOptions") -
 def evaluate_files(task: "CaptionTask", images: Path, captions: Path, options: "CaptionOptions") -> CaptionScores:
     """Of other images, which are decoded as they are described."""
     store, table = open_store(images), read_captions(captions)
-    paths = {store.find(name): references for name, references in table.captions.items()}
-    references = {path: own for path, own in paths.items() if path is not None}
-    if not references:
-        raise UserError(f"{images} contains none of the images that {captions} names: give the folder they are in")
-    examples: list[Example[AnyImage]] = [Example(store.open(path), path) for path in references]
+    references: dict[str, tuple[str, ...]] = {}
+    for name, own in table.captions.items():
+        path = store.find(name)
+        if path is None:
+            raise UserError(f"{images} does not contain {name}, which {captions} names: add it, or remove its lines")
+        references[path] = references.get(path, ()) + own
+    paths = list(references)
+    # Opened when they are asked for: a folder may be larger than memory.
+    examples = HeldOut[AnyImage](len(paths), lambda number: Example(store.open(paths[number]), paths[number]))
     written = [caption.text for caption in task.answers(examples, options)]
     return score_captions(written, list(references.values()))
 

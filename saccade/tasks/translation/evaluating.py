@@ -91,8 +91,8 @@ def scorer(task: "TranslationTask") -> Scorer:
     def scored(pairs: Sequence[Pair]) -> list[Probable]:
         hypotheses = score(task, pairs)
         return [
-            Probable(pair, hypothesis.log_prob, len(hypothesis.tokens) + 1)
-            for pair, hypothesis in zip(pairs, hypotheses, strict=True)
+            Probable({"source": source, "target": target}, hypothesis.log_prob, len(hypothesis.tokens) + 1)
+            for (source, target), hypothesis in zip(pairs, hypotheses, strict=True)
         ]
 
     return Scorer(

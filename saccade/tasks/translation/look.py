@@ -22,7 +22,7 @@ from saccade.metrics.alignment import corpus_alignment_error_rate, hard_alignmen
 from saccade.tasks.task import Example
 from saccade.tasks.translation.evaluating import score
 from saccade.tasks.words import BEGIN, END, words_of
-from saccade.tasks.writing import looks_at, roles
+from saccade.tasks.writing import roles
 from saccade.views.axes import Tokens
 from saccade.views.maps import AttentionMap
 from saccade.views.merging import merge_words
@@ -164,7 +164,7 @@ def labelled(
     """One example's weights (H, Q, K) or (Q, K) without padding, with words along both sides."""
     weights = weights if weights.dim() == 3 else weights[None]
     query, key = sides(task, name, source, target)
-    titles = (TRANSLATION, SOURCE) if name in looks_at(task.model, "target", "source") else (None, None)
+    titles = (TRANSLATION, SOURCE) if roles(task.model, name) == ("target", "source") else (None, None)
     own = weights[:, : len(query.ids), : len(key.ids)].cpu().numpy()
     if words:
         merged = merge_words(own, query.groups(), key.groups())
