@@ -64,7 +64,7 @@ def test_nothing_has_no_translation_to_score(told, tiny_run: Path, tmp_path: Pat
 def test_a_setting_out_of_range_is_told_in_its_own_words(told, tiny_run: Path) -> None:
     said = told("predict", tiny_run, "1 2", "--temperature", "-1")
     assert (
-        said == "error: temperature = -1.0 (given for this search) must be a number, at least 0.001 and at most 1000\n"
+        said == "error: temperature = -1.0 (an option of predict) must be a number, at least 0.001 and at most 1000\n"
     )
 
 

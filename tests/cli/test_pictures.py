@@ -98,7 +98,7 @@ def test_a_zip_is_no_picture_to_predict(said, digits, tmp_path):
         archive.writestr("cat/1.png", b"")
     printed, beside = said("predict", digits, tmp_path / "a.zip")
     assert printed == ""
-    assert "is no image, and images or folders of them are read here: unpack it and give the folder" in beside
+    assert "is not an image, and images or folders of them are read here: unpack it and give the folder" in beside
     assert f"or evaluate with `--data {tmp_path / 'a.zip'}`" in beside
 
 

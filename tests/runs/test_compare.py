@@ -129,7 +129,8 @@ def test_one_diverging_training_leaves_the_others_their_figures(tmp_path, tiny_s
     rows = compare(["digits-rnn"], ["train.learning_rate=1e39,1e-3"], tiny_settings, tmp_path / "c")
     assert [bool(row.scores) for row in rows] == [False, True]
     assert (
-        "train.learning_rate=1e39 has no figures, the others go on: the loss became" in capfd.readouterr().err
+        "train.learning_rate=1e39 has no figures, training continues with the others: the loss became"
+        in capfd.readouterr().err
     )  # nan or inf
     assert dict(columns(rows))["perplexity"][0] == "–"
     seeds = [Row({"a": "b", "train.seed": seed}, {}, scores) for seed, scores in (("1", {"BLEU": 2.0}), ("2", {}))]

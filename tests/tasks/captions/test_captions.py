@@ -355,5 +355,5 @@ def test_other_images_are_evaluated_by_the_captions_of_a_file(soft, tmp_path):
     others = soft.evaluate("test", options)
     assert (others.images, others.bleu, others.cider, others.exact) == (5, own.bleu, own.cider, own.exact)
     (tmp_path / "captions.csv").write_text("image,caption\nelsewhere.png,a dog\n")
-    with pytest.raises(UserError, match=r"contains none of the images that .*captions\.csv names"):
+    with pytest.raises(UserError, match=r"does not contain elsewhere\.png, which .*captions\.csv names"):
         soft.evaluate("test", options)

@@ -1,7 +1,6 @@
 """Each word of a caption over the photo: the weights are those recorded, and every ending gives a file that shows them."""
 
 import json
-import shutil
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -136,51 +135,6 @@ def test_looking_leaves_the_answer_as_it_is(tmp_path):
     before = list(task.answers([Example(picture)], CaptionOptions()))
     look(task, picture)
     assert list(task.answers([Example(picture)], CaptionOptions())) == before
-
-
-def test_hovering_a_word_lights_its_region(tmp_path):
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if chromium is None:
-        pytest.skip("no chromium on this machine (apt-get install chromium)")
-    weights = np.full((2, 3, 12), 0.0)
-    weights[:, 0, 0], weights[:, 1, 11], weights[0, 2, 0], weights[1, 2, 11] = 1, 1, 1, 1
-    view = look(a_task(tmp_path, "soft"), np.full((24, 32, 3), 200, np.uint8), "a dog")
-    attention = AttentionMap("decoder.attention", weights, Tokens(("a", "dog", "<end>")), Grid(3, 4))
-    replace(view, maps=(attention,)).save(tmp_path / "page.html")
-    complaints: list[str] = []
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=chromium, args=["--headless", "--no-sandbox", "--disable-gpu"])
-        tab = browser.new_page()
-        tab.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
-        tab.on("pageerror", lambda error: complaints.append(str(error)))
-        tab.goto((tmp_path / "page.html").as_uri())
-        words = tab.locator("#words button")
-        assert words.all_inner_texts() == ["a", "dog", "<end>"]
-        assert corners(tab) == (200, 200)
-        words.nth(0).hover()
-        assert corners(tab) == (200, 36)
-        words.nth(1).hover()
-        assert corners(tab) == (36, 200)
-        assert tab.locator("#status").inner_text() == "“dog”: one cell, at row 3 of 3, column 4 of 4"
-        assert brightness(tab, 23, 23) == 36  # the cell beside the only one: it has an edge
-        words.nth(2).hover()
-        assert corners(tab) == (200, 200)  # half by each of two heads
-        tab.locator("#head").select_option("0")
-        words.nth(2).focus()
-        assert corners(tab) == (200, 36)
-        browser.close()
-    assert complaints == []
-
-
-def corners(tab) -> tuple[int, int]:
-    """How bright the picture is in its first and last pixel."""
-    return brightness(tab, 0, 0), brightness(tab, 31, 23)
-
-
-def brightness(tab, column: int, row: int) -> int:
-    script = "(at) => document.getElementById('picture').getContext('2d').getImageData(at[0], at[1], 1, 1).data[0]"
-    return tab.evaluate(script, [column, row])
 
 
 def test_the_name_and_the_reference_of_a_held_out_photo_are_said(tmp_path):

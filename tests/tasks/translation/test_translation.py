@@ -195,7 +195,7 @@ def test_scores_are_json():
     values = scores.to_dict()
     assert json.loads(json.dumps(values)) == values
     assert (values["exact"], values["perplexity"], values["sentences"]) == (50.0, 2.0, 2)
-    assert [group["source_words"] for group in values["by_length"]] == ["1-5"]
+    assert [group["source_words"] for group in values["by_length"]] == ["1-10"]
 
 
 def test_scores_are_sacrebleus():
