@@ -48,6 +48,7 @@ __all__ = [
     "Config",
     "ExistingFile",
     "ExistingFolder",
+    "ExistingPath",
     "Recipe",
     "StartConfig",
     "find_recipe",
@@ -98,6 +99,13 @@ def _existing_folder(path: Path, info: ValidationInfo) -> Path:
     return path
 
 
+def _existing_path(path: Path, info: ValidationInfo) -> Path:
+    path = _absolute(path)
+    if _files_are_checked(info) and not os.path.exists(path):
+        raise ValueError(f"there is no file or folder {path}{_near(path, os.path.exists)}")
+    return path
+
+
 def _files_are_checked(info: ValidationInfo) -> bool:
     return not info.context or info.context["check_files"]
 
@@ -114,6 +122,10 @@ def _near(path: Path, is_meant: Callable[[Path], bool]) -> str:
 
 ExistingFile = Annotated[Path, Field(strict=False), Means("the path of a file"), AfterValidator(_existing_file)]
 ExistingFolder = Annotated[Path, Field(strict=False), Means("the path of a folder"), AfterValidator(_existing_folder)]
+
+ExistingPath = Annotated[
+    Path, Field(strict=False), Means("the path of a file or a folder"), AfterValidator(_existing_path)
+]
 
 
 class StartConfig(Config):
