@@ -140,6 +140,7 @@ class Rotary(nn.Module):
             raise ValueError(f"rotary positions turn pairs of features, so the size of a head must be even; got {size}")
         self.size = size
         self.base = base
+        self._tables: tuple[Tensor, Tensor] | None = None  # of the first positions: training asks for them again and again
 
     def forward(self, vectors: Tensor, first: int | Tensor = 0) -> Tensor:
         """`first`: the position of the first vector, or (N,) that of each."""
@@ -147,15 +148,29 @@ class Rotary(nn.Module):
             raise ValueError(
                 f"these rotary positions were made for heads of size {self.size} and got vectors of size {vectors.shape[-1]}"
             )
-        positions = (
-            first
-            if isinstance(first, Tensor)
-            else torch.arange(first, first + vectors.shape[-2], device=vectors.device)
-        )
-        angle = positions[:, None].double() * _frequencies(self.size, self.base).to(vectors.device)
-        cos, sin = angle.cos().to(vectors.dtype), angle.sin().to(vectors.dtype)  # (N, D / 2)
+        cos, sin = self._turns(vectors, first)
         left, right = vectors.chunk(2, dim=-1)
         return torch.cat((left * cos - right * sin, right * cos + left * sin), dim=-1)
+
+    def _turns(self, vectors: Tensor, first: int | Tensor) -> tuple[Tensor, Tensor]:
+        """cos and sin (N, D / 2) of each position's angles."""
+        length, like = vectors.shape[-2], (vectors.dtype, vectors.device)
+        if isinstance(first, Tensor) or torch.compiler.is_compiling() or not isinstance(length, int):
+            positions = (
+                first if isinstance(first, Tensor) else torch.arange(first, first + length, device=vectors.device)
+            )
+            return self._computed(positions, vectors)
+        tables = self._tables
+        if tables is None or len(tables[0]) < first + length or (tables[0].dtype, tables[0].device) != like:
+            with torch.inference_mode(False):  # the tables must serve training too
+                end = max(2 * (first + length), _FEWEST)
+                tables = self._tables = self._computed(torch.arange(end, device=vectors.device), vectors)
+        cos, sin = tables
+        return cos[first : first + length], sin[first : first + length]
+
+    def _computed(self, positions: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
+        angle = positions[:, None].double() * _frequencies(self.size, self.base).to(vectors.device)
+        return angle.cos().to(vectors.dtype), angle.sin().to(vectors.dtype)
 
 
 class RelativeBias(nn.Module):
