@@ -32,8 +32,8 @@ class MultiHead(Attend):
     """Self-attention with `multihead(x)`, cross-attention with `multihead(query, key, value)`, all (B, length, size).
 
     `visible` and `bias` broadcast to (Q, K), (B, Q, K) or (B, H, Q, K). `score` is a class from `saccade.attention.scores` (or anything
-    called the same way); `selection` is shared by the heads. Keys and values may have sizes of their own. `query_key_norm`: queries and keys
-    of a head are divided by their root mean square, times a learned gain (Henry 2020), so that scores stay small.
+    called the same way); `selection` is shared by the heads. Keys and values may have sizes of their own. `query_key_norm`: queries and
+    keys of a head are divided by their root mean square, times a learned gain (Henry 2020), so that scores stay small.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class MultiHead(Attend):
         return self.recall(query, self.remember(key, value, first_key), **how)
 
     def remember(self, key: Tensor, value: Tensor | None = None, first_key: int | Tensor = 0) -> Memory:
-        """Keys and values of each of their heads (B, G, K, D / H); `first_key` is the position of the first one or of each, for rotary positions."""
+        """Keys and values of each of their heads (B, G, K, D / H); `first_key`: the position of the first or of each, for rotary ones."""
         value = key if value is None else value
         require_input("key", key, self.key_size)
         require_input("value", value, self.value_size)

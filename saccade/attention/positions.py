@@ -140,7 +140,9 @@ class Rotary(nn.Module):
             raise ValueError(f"rotary positions turn pairs of features, so the size of a head must be even; got {size}")
         self.size = size
         self.base = base
-        self._tables: tuple[Tensor, Tensor] | None = None  # of the first positions: training asks for them again and again
+        self._tables: tuple[Tensor, Tensor] | None = (
+            None  # of the first positions: training asks for them again and again
+        )
 
     def forward(self, vectors: Tensor, first: int | Tensor = 0) -> Tensor:
         """`first`: the position of the first vector, or (N,) that of each."""

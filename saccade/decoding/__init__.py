@@ -9,8 +9,8 @@ sentences, and none of them depends on what else is in the batch.
 """
 
 from saccade.decoding.beam import BeamConfig, beam_search
-from saccade.decoding.continuing import Continuing, continued
 from saccade.decoding.constraints import Prefix, max_target_length
+from saccade.decoding.continuing import Continuing, continued
 from saccade.decoding.greedy import greedy_search
 from saccade.decoding.hypothesis import Hypothesis
 from saccade.decoding.sampling import SamplingConfig, sample

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from saccade.decoding.sampling import SamplingConfig, draw, streams
-from saccade.decoding.stepper import Stepper, chosen_log_prob, log_probs_of
+from saccade.decoding.stepper import State, Stepper, chosen_log_prob, log_probs_of
 from saccade.errors import ConfigError
 
 
@@ -26,7 +26,7 @@ class Continuing:
     repetition_penalty: float = 1.0
 
     def __post_init__(self) -> None:
-        if not 0 < self.repetition_penalty:
+        if not self.repetition_penalty > 0:
             raise ConfigError(f"repetition_penalty is {self.repetition_penalty}: it must be above 0; 1 is none")
 
 
@@ -40,7 +40,7 @@ class Step:
 
 @torch.inference_mode()
 def continued(
-    stepper: Stepper[object],
+    stepper: Stepper[State],
     prompts: Tensor,
     how: Continuing,
     *,
@@ -49,8 +49,8 @@ def continued(
     seed: int,
     numbers: Sequence[int] | None = None,
 ) -> Iterator[Step]:
-    """Steps after the prompts (B, P), at least one token each, `limit` of them at most. `never` are tokens that are not written. A text that
-    has ended goes on for the others' sake; what it writes then is to be left out."""
+    """Steps after the prompts (B, P), at least one token each, `limit` of them at most. `never` are tokens that are not written. A text
+    that has ended goes on for the others' sake; what it writes then is to be left out."""
     count = len(prompts)
     uniform = streams(seed, list(range(count)) if numbers is None else list(numbers), 1, [limit] * count)
     state, token = stepper.start(prompts[:, :-1]), prompts[:, -1]
@@ -65,10 +65,8 @@ def continued(
             penalised = torch.where(wanted > 0, wanted / how.repetition_penalty, wanted * how.repetition_penalty)
             wanted = torch.where(seen, penalised, wanted)
         wanted = wanted.index_fill(1, torch.tensor(list(never), device=wanted.device, dtype=torch.long), -torch.inf)
-        if how.sampling is None:
-            token = wanted.argmax(1)
-        else:
-            token = draw(wanted, uniform[:, position].to(wanted.device), how.sampling)
+        dice = uniform[:, position].to(wanted.device)
+        token = wanted.argmax(1) if how.sampling is None else draw(wanted, dice, how.sampling)
         if seen is not None:
             seen.scatter_(1, token[:, None], True)
         yield Step(token.tolist(), chosen_log_prob(log_probs, token).tolist())

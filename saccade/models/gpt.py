@@ -37,7 +37,9 @@ class Config(BaseConfig):
     layers: int = Field(4, ge=1)
     width: int = Field(128, ge=2)
     heads: int = Field(4, ge=1)
-    key_heads: int | None = Field(None, ge=1, description="fewer heads of keys and values, shared by neighbouring heads")
+    key_heads: int | None = Field(
+        None, ge=1, description="fewer heads of keys and values, shared by neighbouring heads"
+    )
     feed_forward: int | None = Field(None, ge=1, description="hidden units; 4 × width unless given, gated 8/3 × width")
     context: int = Field(256, ge=2, description="the most tokens that are read at once")
     positions: Literal["learned", "rotary"] = "rotary"

@@ -22,7 +22,6 @@ from typing import Literal
 
 from pydantic import Field, ValidationInfo, model_validator
 
-
 from saccade.config.recipe import Config, ExistingPath, StartConfig
 from saccade.data.builtin.phrasebook.phrases import phrases
 from saccade.data.splits import SplitName
@@ -138,10 +137,9 @@ def reopen(directory: Path) -> RunningText:
     path = directory / "text.json"
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        held_out: dict[SplitName, int] = {
-            split: int(content["bytes"][split]) for split in ("valid", "test") if split in content["bytes"]
-        }
-        return RunningText(directory, tokenizer, int(content["documents"]), {"valid": 0, **held_out})
+        splits: tuple[SplitName, ...] = ("valid", "test")
+        held_out = {split: int(content["bytes"][split]) for split in splits if split in content["bytes"]}
+        return RunningText(directory, tokenizer, int(content["documents"]), held_out)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(
             f"{path} cannot be read ({error}): this run is incomplete; copy it again or train it again"
