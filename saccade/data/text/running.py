@@ -22,14 +22,15 @@ from typing import Literal
 
 from pydantic import Field, ValidationInfo, model_validator
 
-from saccade.config.recipe import Config, ExistingPath, StartConfig
+from saccade.config.recipe import Config, ExistingFolder, ExistingPath, StartConfig
 from saccade.data.builtin.phrasebook.phrases import phrases
 from saccade.data.splits import SplitName
 from saccade.data.text.documents import Piece, in_pieces, read_documents
 from saccade.data.text.shards import TokenStream, write_stream
-from saccade.data.text.starting import vocabularies_of
-from saccade.data.text.tokenizer import EOS, UNK, Tokenizer, Vocabularies
-from saccade.errors import Say, UserError
+from saccade.data.text.spelling import Spelled
+from saccade.data.text.tokenizer import Tokenizer
+from saccade.data.text.vocabulary import existing_tokenizer, load_tokenizer, save_tokenizer, starting_tokenizer
+from saccade.errors import ConfigError, Say, UserError
 from saccade.files import make_directory, write_text
 
 FEW_CHARACTERS = 100_000
@@ -50,6 +51,9 @@ class TextConfig(Config):
     examples: int = Field(20_000, ge=100, description="built-in text: how many sentences to train on")
     tokenizer: Literal["bpe", "characters"] = "bpe"
     vocab_size: int | None = Field(None, ge=5, description="at most so many tokens; chosen from the data unless given")
+    vocabulary: ExistingFolder | None = Field(
+        None, description="an existing tokenizer instead: that of a run, or of a folder in Hugging Face's format"
+    )
     batch_size: int = Field(16, ge=1, description="windows of the model's context a batch")
 
     @model_validator(mode="after")
@@ -58,6 +62,8 @@ class TextConfig(Config):
             self._refuse_unused("your own text and data.text is not given", "valid", "test", "valid_share", "field")
         else:
             self._refuse_unused("the built-in text, and of your own all is used", "examples")
+        if self.vocabulary is not None:
+            self._refuse_unused("a vocabulary that is learned, and data.vocabulary is given", "tokenizer", "vocab_size")
         if self.valid is not None:
             self._refuse_unused("a text that validation is cut from, and data.valid is given", "valid_share")
         return self
@@ -68,7 +74,7 @@ class RunningText:
     """What `prepare` left in the directory."""
 
     directory: Path
-    tokenizer: Tokenizer
+    tokenizer: Spelled
     documents: int  # to train on
     bytes: dict[SplitName, int]  # of the held-out parts, in UTF-8
 
@@ -110,13 +116,20 @@ class Count:
 Reader = Callable[[], Iterator[Piece]]
 
 
-def prepare(config: TextConfig, directory: Path, say: Say, start: StartConfig | None = None) -> RunningText:
+def prepare(config: TextConfig, directory: Path, say: Say, start: StartConfig) -> RunningText:
     """Reads, splits, learns the vocabulary (or takes that of the run to `start` from) and tokenises."""
-    taken = vocabularies_of(start, config.tokenizer, False, True, say)
+    taken = starting_tokenizer(start, say)
+    if config.vocabulary is not None:
+        if taken is not None:
+            raise ConfigError(
+                f"data.vocabulary = {config.vocabulary} and start.from = {start.run}: weights need the vocabulary they were trained "
+                "with, so leave data.vocabulary out"
+            )
+        taken = existing_tokenizer(config.vocabulary, say)
     parts, characters = _parts(config)
     make_directory(directory)
-    tokenizer = taken.source if taken else _learn(config, parts["train"], characters)
-    Vocabularies(tokenizer, tokenizer).save(directory / "tokenizer.json")
+    tokenizer = taken or _learn(config, parts["train"], characters)
+    save_tokenizer(tokenizer, directory)
     counts: dict[SplitName, Count] = {}
     lengths: dict[SplitName, int] = {}
     for split, read in parts.items():
@@ -133,12 +146,13 @@ def prepare(config: TextConfig, directory: Path, say: Say, start: StartConfig | 
 
 def reopen(directory: Path) -> RunningText:
     """The text that `prepare` left there."""
-    tokenizer = Vocabularies.load(directory / "tokenizer.json").source
+    tokenizer = load_tokenizer(directory)
     path = directory / "text.json"
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         splits: tuple[SplitName, ...] = ("valid", "test")
-        held_out = {split: int(content["bytes"][split]) for split in splits if split in content["bytes"]}
+        held_out: dict[SplitName, int] = {}
+        held_out |= {split: int(content["bytes"][split]) for split in splits if split in content["bytes"]}
         return RunningText(directory, tokenizer, int(content["documents"]), held_out)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(
@@ -146,7 +160,16 @@ def reopen(directory: Path) -> RunningText:
         ) from None
 
 
-def encode_file(tokenizer: Tokenizer, path: Path, field: str) -> tuple[TokenStream, Count]:
+def begin_of(tokenizer: Spelled) -> int:
+    """The token that stands before each document, and after the last one."""
+    special = tokenizer.special
+    wanted = special.last if tokenizer.kind != "existing" or special.first is None else special.first
+    if wanted is None:
+        raise UserError("this tokenizer has no token for the beginning or the end of a text: take another")
+    return wanted
+
+
+def encode_file(tokenizer: Spelled, path: Path, field: str) -> tuple[TokenStream, Count]:
     """Another text, tokenised in memory."""
     count = Count()
     return TokenStream.from_list(list(chain(*_encoded(tokenizer, read_documents(path, field), count)))), count
@@ -226,20 +249,20 @@ def _learn(config: TextConfig, read: Reader, characters: int) -> Tokenizer:
     return Tokenizer.train((piece.text for piece in read()), "bpe", size, min_count=2)
 
 
-def _encoded(tokenizer: Tokenizer, pieces: Iterable[Piece], count: Count) -> Iterator[list[int]]:
+def _encoded(tokenizer: Spelled, pieces: Iterable[Piece], count: Count) -> Iterator[list[int]]:
     """The end of a text before each document, and after the last one."""
-    begins = True
+    begin, unknown, begins = begin_of(tokenizer), tokenizer.special.unknown, True
     for piece in pieces:
         count.add(piece)
         (tokens,) = tokenizer.encode_batch([piece.text])
-        count.unknown += tokens.count(UNK)
-        yield [EOS, *tokens] if begins else tokens
+        count.unknown += 0 if unknown is None else tokens.count(unknown)
+        yield [begin, *tokens] if begins else tokens
         begins = piece.ends
-    yield [EOS]
+    yield [begin]
 
 
 def _say_what_there_is(
-    say: Say, tokenizer: Tokenizer, counts: dict[SplitName, Count], lengths: dict[SplitName, int]
+    say: Say, tokenizer: Spelled, counts: dict[SplitName, Count], lengths: dict[SplitName, int]
 ) -> None:
     train = counts["train"]
     held_out = ", ".join(

@@ -79,8 +79,8 @@ def _tokens(task: "LanguageModelTask", text: str) -> list[int]:
 
 
 def labels(task: "LanguageModelTask", tokens: Sequence[int]) -> tuple[str, ...]:
-    names = {"<eos>": BEGIN}
-    return tuple(names.get(piece, piece) for piece in task.tokenizer.pieces(tokens))
+    pieces = task.tokenizer.pieces(tokens)
+    return tuple(BEGIN if token == task.begin else piece for token, piece in zip(tokens, pieces, strict=True))
 
 
 @torch.no_grad()
@@ -111,9 +111,8 @@ def _beliefs(task: "LanguageModelTask", shares: Tensor, tokens: Sequence[int], c
 
 def labels_after(task: "LanguageModelTask", tokens: Sequence[int]) -> list[str]:
     """Each token by itself, as something that may come next."""
-    names = {"<eos>": END}
-    pieces = (task.tokenizer.pieces([token])[0] for token in tokens)
-    return [names.get(piece, piece) for piece in pieces]
+    ends = {task.begin, task.tokenizer.special.last}
+    return [END if token in ends else task.tokenizer.pieces([token])[0] for token in tokens]
 
 
 # Questions of the page

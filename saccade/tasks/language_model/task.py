@@ -1,7 +1,8 @@
 """Language models: a text in, and how it goes on out, from any text.
 
 The objective is the cross-entropy of the next token, at every position of windows of the model's context. Documents that stand in the
-same window do not see each other. All of the held-out text is scored, in windows that do not overlap; bits per byte compare between vocabularies.
+same window do not see each other. All of the held-out text is scored, in windows that do not overlap; bits per byte compare between
+vocabularies.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +16,6 @@ from saccade.config.recipe import Config as BaseConfig
 from saccade.config.recipe import Recipe
 from saccade.data.text import running
 from saccade.data.text.running import RunningText, TextConfig
-from saccade.data.text.tokenizer import BOS, EOS, PAD, UNK
 from saccade.errors import UserError
 from saccade.layers.cross_entropy import linear_cross_entropy
 from saccade.models.gpt import GPT
@@ -60,6 +60,7 @@ class LanguageModelTask(Trained[str, LanguageOptions]):
         self.recipe = recipe
         self.corpus = corpus
         self.tokenizer = corpus.tokenizer
+        self.begin: int = running.begin_of(self.tokenizer)  # begins a document, and ends the one before it
         self.device = device()
         words = len(self.tokenizer)
         self.model = build_model(recipe, Shapes(source_words=words, target_words=words), self.device)
@@ -108,8 +109,11 @@ class LanguageModelTask(Trained[str, LanguageOptions]):
 
     # Tokens
 
-    begin = EOS  # begins a document, and ends the one before it
-    never_written = (PAD, BOS, UNK)
+    @property
+    def never_written(self) -> list[int]:
+        special = self.tokenizer.special
+        known = {special.pad, special.first, special.unknown, special.mask} - {self.begin, special.last}
+        return sorted(token for token in known if token is not None)
 
     def prompt(self, text: str) -> list[int]:
         """The tokens of a text to go on from. It begins a document where the run was trained on several."""
@@ -117,10 +121,15 @@ class LanguageModelTask(Trained[str, LanguageOptions]):
         return [self.begin, *tokens] if self.corpus.documents > 1 or not tokens else tokens
 
     def unknown_characters(self, texts: Sequence[str]) -> list[str]:
-        if self.tokenizer.kind == "bpe":
+        if self.tokenizer.kind != "characters":
             return []
-        known = set(self.tokenizer.vocabulary)
-        return list(dict.fromkeys(letter for text in texts for letter in text if letter not in known))
+        letters = list(dict.fromkeys(letter for text in texts for letter in text))
+        unknown = self.tokenizer.special.unknown
+        return [
+            letter
+            for letter, tokens in zip(letters, self.tokenizer.encode_batch(letters), strict=True)
+            if unknown in tokens
+        ]
 
     # Training
 

@@ -114,7 +114,7 @@ def write(
     for step in steps if config.tokens else ():
         token, probability = step.tokens[0], math.exp(step.log_probs[0])
         written.probabilities.append(probability)
-        if token == task.begin:
+        if token in (task.begin, task.tokenizer.special.last):
             written.ended_by = "end"
             break
         written.ids.append(token)
