@@ -151,8 +151,9 @@ def reopen(directory: Path) -> RunningText:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         splits: tuple[SplitName, ...] = ("valid", "test")
-        held_out: dict[SplitName, int] = {}
-        held_out |= {split: int(content["bytes"][split]) for split in splits if split in content["bytes"]}
+        held_out: dict[SplitName, int] = {
+            split: int(content["bytes"][split]) for split in splits if split in content["bytes"]
+        }
         return RunningText(directory, tokenizer, int(content["documents"]), held_out)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(
