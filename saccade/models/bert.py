@@ -35,7 +35,7 @@ _SMALL = 0.02  # the deviation of the first weights
 
 
 class Config(BaseConfig):
-    serves: ClassVar[tuple[str, ...]] = ("text-classes", "masked-language", "spans")
+    serves: ClassVar[tuple[str, ...]] = ("text-classes", "language", "masked-language", "spans")
 
     layers: int = Field(4, ge=1)
     width: int = Field(256, ge=2)

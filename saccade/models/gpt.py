@@ -35,7 +35,7 @@ class Config(BaseConfig):
     serves: ClassVar[tuple[str, ...]] = ("language",)
 
     layers: int = Field(4, ge=1)
-    width: int = Field(128, ge=2)
+    width: int = Field(256, ge=2)
     heads: int = Field(4, ge=1)
     key_heads: int | None = Field(
         None, ge=1, description="fewer heads of keys and values, shared by neighbouring heads"

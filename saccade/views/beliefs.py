@@ -22,6 +22,7 @@ class Beliefs:
     positions: tuple[str, ...]
     layers: tuple[str, ...]  # the last one is the model's answer
     table: tuple[tuple[Belief, ...], ...]  # of each layer and position
+    at_position: bool = False  # whether what stands at the position itself was guessed, not what comes after it
 
     @property
     def final(self) -> tuple[Belief, ...]:
@@ -32,6 +33,7 @@ class Beliefs:
         return {
             "positions": list(self.positions),
             "layers": list(self.layers),
+            "at_position": self.at_position,
             "table": [[_to_dict(belief, digits) for belief in row] for row in self.table],
         }
 

@@ -24,7 +24,7 @@ from pydantic import Field, ValidationInfo, model_validator
 
 from saccade.config.recipe import Config, ExistingFolder, ExistingPath, StartConfig
 from saccade.data.builtin.phrasebook.phrases import phrases
-from saccade.data.splits import SplitName
+from saccade.data.splits import SPLITS, SplitName
 from saccade.data.text.documents import Piece, in_pieces, read_documents
 from saccade.data.text.shards import TokenStream, write_stream
 from saccade.data.text.spelling import Spelled
@@ -137,7 +137,7 @@ def prepare(config: TextConfig, directory: Path, say: Say, start: StartConfig) -
         place = directory / ("tokens" if split == "train" else "held-out") / split
         make_directory(place.parent)
         lengths[split] = len(write_stream(place, _encoded(tokenizer, read(), counts[split]), len(tokenizer)))
-    held_out = {split: count.bytes for split, count in counts.items() if split != "train"}
+    held_out: dict[SplitName, int] = {split: counts[split].bytes for split in counts if split != "train"}
     content = {"version": 1, "documents": counts["train"].documents, "bytes": held_out}
     write_text(directory / "text.json", json.dumps(content) + "\n")
     _say_what_there_is(say, tokenizer, counts, lengths)
@@ -150,10 +150,7 @@ def reopen(directory: Path) -> RunningText:
     path = directory / "text.json"
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        splits: tuple[SplitName, ...] = ("valid", "test")
-        held_out: dict[SplitName, int] = {
-            split: int(content["bytes"][split]) for split in splits if split in content["bytes"]
-        }
+        held_out = {split: int(content["bytes"][split]) for split in SPLITS[1:] if split in content["bytes"]}
         return RunningText(directory, tokenizer, int(content["documents"]), held_out)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(

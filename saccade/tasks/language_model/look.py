@@ -10,8 +10,9 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from pydantic import Field
@@ -19,6 +20,7 @@ from torch import Tensor
 
 from saccade.attention import record_attention
 from saccade.attention.intervening import change_attention, cut
+from saccade.attention.recording import Recording
 from saccade.config.recipe import Config
 from saccade.errors import UserError
 from saccade.tasks.language_model.writing_on import Written, write
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from saccade.tasks.language_model.options import LanguageOptions
     from saccade.tasks.language_model.task import LanguageModelTask
 
-LIKELIEST = 8  # tokens after each position
+CHOICES = 8  # tokens after each position
 
 
 def look(task: "LanguageModelTask", example: Example[str], options: "LanguageOptions") -> View:
@@ -48,25 +50,41 @@ def look(task: "LanguageModelTask", example: Example[str], options: "LanguageOpt
     tokens = _tokens(task, text)
     with record_attention(task.model) as recorded:
         beliefs = expected(task, tokens)
-    axis = Tokens(labels(task, tokens))
-    maps = [
-        AttentionMap(
-            name, recorded.joined(name)[0], *task.gpt.attention_axes(name, {"text": axis}), "reads", "looks at"
-        )
-        for name in recorded
-        if fnmatchcase(name, options.only or "*")
-    ]
-    if not maps:
-        raise UserError(f"no attention of this model matches {options.only!r}: it has {', '.join(recorded)}")
-    summary = tuple(overview(maps)) if options.only is None else ()
-    drawn, all_panels = sum(map(panels, summary or maps)), sum(map(panels, maps))
-    hint = f"shows {drawn} averages of {all_panels} panels: --only '*' draws every layer and head, and .html holds them all"
     known = [belief.truth_probability for belief in beliefs.final if belief.truth is not None]
     loss = -sum(math.log(max(probability, 1e-30)) for probability in known) / max(len(known), 1)
+    view = attention_view(task, recorded, text, labels(task, tokens), beliefs, options.only)
+    return replace(view, answer={"text": text, "loss": loss})
+
+
+def attention_view(
+    task: "LanguageModelTask",
+    recorded: Recording,
+    text: str,
+    names: tuple[str, ...],
+    beliefs: Beliefs,
+    only: str | None,
+    answer: str = "",
+    truth: str | None = None,
+) -> View:
+    """What was recorded of one text, whose tokens have these names."""
+    model: Any = task.model
+
+    def labelled(name: str) -> AttentionMap:
+        queries, keys = model.attention_axes(name, {"text": Tokens(names)})
+        weights = recorded.joined(name)[0][:, : len(names), : len(names)]  # without padding
+        return AttentionMap(name, weights, queries, keys, "reads", "looks at")
+
+    maps = [labelled(name) for name in recorded if fnmatchcase(name, only or "*")]
+    if not maps:
+        raise UserError(f"no attention of this model matches {only!r}: it has {', '.join(recorded)}")
+    summary = tuple(overview(maps)) if only is None else ()
+    drawn, all_panels = sum(map(panels, summary or maps)), sum(map(panels, maps))
+    hint = f"shows {drawn} averages of {all_panels} panels: --only '*' draws every layer and head, and .html holds them all"
     return View(
         title=text.strip() or BEGIN,
         maps=tuple(maps),
-        answer={"text": text, "loss": loss},
+        text=answer,
+        truth=truth,
         beliefs=beliefs,
         summary=summary if drawn < all_panels else (),
         hint=hint if drawn < all_panels else "",
@@ -90,22 +108,25 @@ def expected(task: "LanguageModelTask", tokens: Sequence[int]) -> Beliefs:
     row = torch.tensor([tokens], device=task.device)
     rows = [task.gpt.output(task.gpt.norm(x))[0].float().softmax(-1) for x in task.gpt.residuals(row)]
     names = ("before the first layer", *(f"layer {number}" for number in range(len(rows) - 1)))
-    table = tuple(_beliefs(task, shares, tokens, LIKELIEST if shares is rows[-1] else 1) for shares in rows)
+    following = [*tokens[1:], None]
+    table = tuple(beliefs_of(task, shares, following, CHOICES if shares is rows[-1] else 1) for shares in rows)
     return Beliefs(labels(task, tokens), names, table)
 
 
-def _beliefs(task: "LanguageModelTask", shares: Tensor, tokens: Sequence[int], count: int) -> tuple[Belief, ...]:
-    """From probabilities (N, V)."""
+def beliefs_of(
+    task: "LanguageModelTask", shares: Tensor, truths: Sequence[int | None], count: int
+) -> tuple[Belief, ...]:
+    """From probabilities (N, V), and what really stands there."""
     values, places = shares.topk(min(count, shares.shape[1]))
     pieces = labels_after(task, places.flatten().tolist())
-    width, following = places.shape[1], [*tokens[1:], None]
+    width = places.shape[1]
     return tuple(
         Belief(
             tuple(zip(pieces[n * width : (n + 1) * width], values[n].tolist(), strict=True)),
             None if after is None else labels_after(task, [after])[0],
             1.0 if after is None else float(shares[n, after]),
         )
-        for n, after in enumerate(following)
+        for n, after in enumerate(truths)
     )
 
 

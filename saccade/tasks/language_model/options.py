@@ -79,3 +79,16 @@ class LanguageOptions(Options):
     def may_share_a_batch(self) -> bool:
         """What is drawn depends on the place in the batch."""
         return False
+
+
+class MaskedOptions(Options):
+    """Of a model that guesses what was masked."""
+
+    best: int = option(1, "predict", "how many guesses, a line each", ge=1, le=1000, most_served=20)
+    data: Path | None = option(None, "evaluate", "another text instead: a file or a folder")
+    only: str | None = option(
+        None,
+        "look",
+        "attention modules to show with all of their heads, by pattern such as 'layers.0.*'; '*' is all",
+        max_length=200,
+    )

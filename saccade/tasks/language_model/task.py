@@ -5,29 +5,35 @@ same window do not see each other. All of the held-out text is scored, in window
 vocabularies.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
+from saccade.config import recipe as configs
+from saccade.config.options import Options
 from saccade.config.recipe import Config as BaseConfig
 from saccade.config.recipe import Recipe
 from saccade.data.text import running
+from saccade.data.text.existing import ExistingTokenizer
 from saccade.data.text.running import RunningText, TextConfig
 from saccade.errors import UserError
 from saccade.layers.cross_entropy import linear_cross_entropy
+from saccade.models import hugging_face
 from saccade.models.gpt import GPT
 from saccade.models.shapes import Shapes
 from saccade.tasks.held_out import HeldOut
 from saccade.tasks.inputs import Text
 from saccade.tasks.language_model import evaluating, writing_on
 from saccade.tasks.language_model.evaluating import LanguageScores
-from saccade.tasks.language_model.options import DecodeConfig, LanguageOptions
+from saccade.tasks.language_model.options import DecodeConfig, LanguageOptions, MaskedOptions
 from saccade.tasks.language_model.windows import WindowBatches, Windows, windows
 from saccade.tasks.task import (
     Example,
+    Export,
     Loss,
     Question,
     Say,
@@ -46,11 +52,26 @@ from saccade.views.view import View
 _SHOWN = 60  # characters of a held-out text that are given as a prompt
 
 
+class ObjectiveConfig(BaseConfig):
+    masked: float = Field(0.15, gt=0, lt=1, description="the share of tokens that are to be guessed")
+    whole_words: bool = Field(False, description="the pieces of a word are masked together")
+
+
 class Config(BaseConfig):
     model_kind: ClassVar[str] = "language"
 
     data: TextConfig
+    objective: ObjectiveConfig
     decode: DecodeConfig
+
+    @model_validator(mode="after")
+    def _masks_are_for_masked_models(self) -> "Config":
+        model = getattr(self, "model", None)
+        if model is not None and "masked-language" not in model.serves:
+            self.objective._refuse_unused(
+                "a model that guesses masked words (model.name=bert)", *ObjectiveConfig.model_fields
+            )
+        return self
 
 
 class LanguageModelTask(Trained[str, LanguageOptions]):
@@ -68,12 +89,12 @@ class LanguageModelTask(Trained[str, LanguageOptions]):
     @classmethod
     def prepare(cls, recipe: Recipe, directory: Path, say: Say) -> "LanguageModelTask":
         """A new run: the text is read and tokenised into the directory."""
-        task = cls(recipe, running.prepare(recipe.data, directory, say, recipe.start))
+        task = _kind(recipe)(recipe, running.prepare(recipe.data, directory, say, recipe.start))
         tokens = len(task.corpus.train)
         if tokens <= task.context:
             raise UserError(
                 f"there are {tokens:,} tokens to train on and the model reads {task.context:,} at once: "
-                "give more text, or set model.context to less"
+                f"give more text, or set {task.context_setting} to less"
             )
         parameters = sum(parameter.numel() for parameter in task.model.parameters())
         size, context = recipe.data.batch_size, task.context
@@ -84,11 +105,35 @@ class LanguageModelTask(Trained[str, LanguageOptions]):
 
     @classmethod
     def reopen(cls, recipe: Recipe, directory: Path) -> "LanguageModelTask":
-        return cls(recipe, running.reopen(directory))
+        return _kind(recipe)(recipe, running.reopen(directory))
 
     @classmethod
-    def options(cls, recipe: Recipe) -> type[LanguageOptions]:
-        return LanguageOptions
+    def adopt(cls, directory: Path) -> "LanguageModelTask | None":
+        """A GPT-2 or Llama in the format of Hugging Face, or a BERT with its head for masked words."""
+        if not hugging_face.is_hugging_face(directory):
+            return None
+        theirs = hugging_face.read(directory)
+        serves, shapes = getattr(theirs.config, "serves", ()), theirs.shapes
+        if Config.model_kind not in serves or not shapes.target_words or shapes.classes or shapes.spans:
+            return None
+        recipe = configs.from_values(
+            {
+                "description": f"{directory.name}, in the format of Hugging Face",
+                "task": "language_model",
+                "model": {"name": theirs.name, **theirs.config.model_dump(mode="json")},
+            },
+            str(directory),
+        )
+        tokenizer = ExistingTokenizer.from_folder(directory)
+        special = tokenizer.special
+        documents = 1 if special.first in (None, special.last) else 2  # a Llama's texts begin with a token of their own
+        task = _kind(recipe)(recipe, RunningText(directory, tokenizer, documents, {}))
+        theirs.fill(task.model)
+        return task
+
+    @classmethod
+    def options(cls, recipe: Recipe) -> type[Options]:
+        return MaskedOptions if is_masked(recipe) else LanguageOptions
 
     @property
     def input(self) -> Text:
@@ -103,8 +148,11 @@ class LanguageModelTask(Trained[str, LanguageOptions]):
         assert isinstance(self.model, GPT)
         return self.model
 
+    context_setting = "model.context"
+
     @property
     def context(self) -> int:
+        """How many tokens of the text stand in a window."""
         return self.gpt.config.context
 
     # Tokens
@@ -156,7 +204,8 @@ class LanguageModelTask(Trained[str, LanguageOptions]):
 
     def readouts(self, batch: Windows) -> tuple[Tensor, Tensor]:
         """What is read off at every position (tokens, D), and the token that follows (tokens,)."""
-        return self.gpt.read(batch.tokens, batch.documents).flatten(0, 1), batch.following.flatten()
+        tokens = batch.tokens if batch.documents is None else batch.tokens.view(1, -1)
+        return self.gpt.read(tokens, batch.documents).flatten(0, 1), batch.following.flatten()
 
     @property
     def output(self) -> nn.Linear:
@@ -224,11 +273,29 @@ class LanguageModelTask(Trained[str, LanguageOptions]):
     def scorer(self) -> Scorer | None:
         return evaluating.scorer(self)
 
+    def exports(self) -> Mapping[str, Export]:
+        from saccade.tasks.language_model.export import exports
+
+        return exports(self)
+
 
 def _documents(tokens: np.ndarray[Any, Any], begin: int, decode: Callable[[Any], str]) -> list[str]:
     """The texts of the documents in a window."""
     parts = np.split(tokens, np.flatnonzero(tokens == begin))
     return [decode(part[part != begin]).strip() for part in parts]
+
+
+def is_masked(recipe: Recipe) -> bool:
+    """Whether the model sees both sides, and guesses what was masked, instead of what comes next."""
+    return "masked-language" in recipe.model.serves
+
+
+def _kind(recipe: Recipe) -> "type[LanguageModelTask]":
+    if not is_masked(recipe):
+        return LanguageModelTask
+    from saccade.tasks.language_model.masked import MaskedModelTask
+
+    return MaskedModelTask
 
 
 TASK = LanguageModelTask

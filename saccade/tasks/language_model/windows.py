@@ -19,8 +19,8 @@ SCORED_AT_ONCE = 4096  # tokens
 
 @dataclass(frozen=True)
 class Windows:
-    """Tokens (B, N) and the one after each. `documents` are the lengths of the parts that belong together where a window has several:
-    then all windows stand in one row, (1, B · N)."""
+    """Tokens (B, N) and the one after each. `documents` are the lengths of the parts that belong together, where a window has several: of
+    all windows one after the other, (1, B · N)."""
 
     tokens: Tensor
     following: Tensor
@@ -40,7 +40,7 @@ def windows(stream: Array, starts: Array, context: int, begin: int) -> Windows:
     begins[:, 0] = True
     if int(begins.sum()) == len(begins):
         return Windows(tokens, following)
-    return Windows(tokens.reshape(1, -1), following.reshape(1, -1), Packing(_lengths(begins.flatten())))
+    return Windows(tokens, following, Packing(_lengths(begins.flatten())))
 
 
 def _lengths(begins: Tensor) -> Tensor:

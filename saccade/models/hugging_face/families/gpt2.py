@@ -1,10 +1,14 @@
-"""GPT-2: learned positions, biases, tied embeddings; its matrices stand transposed, and those of queries, keys and values in one."""
+"""GPT-2: learned positions, biases, tied embeddings; its matrices stand transposed, and those of queries, keys and values in one.
+
+A model of ours that is one in all but biases is written as one, too: theirs are 0 then.
+"""
 
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from saccade.errors import UserError
@@ -75,3 +79,73 @@ def read(directory: Path, settings: Mapping[str, Any], tensors: dict[str, Tensor
     )
     words = len(ours["embedding.weight"])
     return Pretrained(directory, "gpt", config, Shapes(source_words=words, target_words=words), ours)
+
+
+def why_not(config: gpt.Config) -> str:
+    """What keeps a model of ours from being a GPT-2; nothing if it is one."""
+    wanted = {"positions": "learned", "norm": "layer", "query_key_norm": False}
+    differs = [
+        f"model.{name} is {getattr(config, name)}" for name, value in wanted.items() if getattr(config, name) != value
+    ]
+    if config.activation not in ACTIVATIONS.values():
+        differs.append(f"model.activation is {config.activation}")
+    if config.key_heads not in (None, config.heads):
+        differs.append(f"model.key_heads is {config.key_heads}")
+    return ", ".join(differs)
+
+
+def written(model: gpt.GPT) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Its config.json and its tensors, in their words."""
+    config = model.config
+    activations = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
+    settings = {
+        "architectures": ["GPT2LMHeadModel"],
+        "model_type": "gpt2",
+        "vocab_size": model.embedding.num_embeddings,
+        "n_positions": config.context,
+        "n_embd": config.width,
+        "n_layer": config.layers,
+        "n_head": config.heads,
+        "n_inner": config.hidden,
+        "activation_function": activations[config.activation],
+        "layer_norm_epsilon": config.norm_epsilon,
+        "tie_word_embeddings": config.tied,
+        **{f"{part}_pdrop": config.dropout for part in ("resid", "embd", "attn")},
+    }
+    ours = {name: tensor.detach() for name, tensor in model.state_dict().items()}
+    tensors = {}
+    for theirs, name in _plain_names(config.layers, config.tied).items():
+        tensor = ours[name] if name in ours else _zeros_for(name, ours)
+        tensors[theirs] = tensor.T.contiguous() if _TRANSPOSED.search(name) else tensor
+    for layer in range(config.layers):
+        for kind in ("weight", "bias"):
+            names = [f"layers.{layer}.self_attention.{part}.{kind}" for part in ("query", "key", "value")]
+            parts = [ours[name] if name in ours else _zeros_for(name, ours) for name in names]
+            joined = torch.cat([part.mT if part.dim() > 1 else part for part in parts], -1)
+            tensors[f"transformer.h.{layer}.attn.c_attn.{kind}"] = joined.contiguous()
+    return settings, tensors
+
+
+def _plain_names(layers: int, tied: bool) -> dict[str, str]:
+    """All tensors but those of queries, keys and values: their names, and ours."""
+    inside = {
+        "ln_1": "attention_norm",
+        "ln_2": "feed_forward_norm",
+        "attn.c_proj": "self_attention.output",
+        "mlp.c_fc": "feed_forward.expand",
+        "mlp.c_proj": "feed_forward.contract",
+    }
+    names = {"transformer.wte.weight": "embedding.weight", "transformer.wpe.weight": "positions.table"}
+    for kind in ("weight", "bias"):
+        names[f"transformer.ln_f.{kind}"] = f"norm.{kind}"
+        for layer in range(layers):
+            names |= {
+                f"transformer.h.{layer}.{theirs}.{kind}": f"layers.{layer}.{own}.{kind}"
+                for theirs, own in inside.items()
+            }
+    return names if tied else {**names, "lm_head.weight": "output.weight"}
+
+
+def _zeros_for(bias: str, ours: Mapping[str, Tensor]) -> Tensor:
+    weight = ours[f"{bias.removesuffix('bias')}weight"]
+    return weight.new_zeros(len(weight))

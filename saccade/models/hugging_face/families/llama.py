@@ -70,3 +70,57 @@ def read(directory: Path, settings: Mapping[str, Any], tensors: dict[str, Tensor
     )
     words = len(ours["embedding.weight"])
     return Pretrained(directory, "gpt", config, Shapes(source_words=words, target_words=words), ours)
+
+
+def why_not(config: gpt.Config) -> str:
+    """What keeps a model of ours from being a Llama; nothing if it is one."""
+    wanted = {"positions": "rotary", "norm": "rms", "activation": "gated", "query_key_norm": False, "biases": False}
+    return ", ".join(
+        f"model.{name} is {getattr(config, name)}" for name, value in wanted.items() if getattr(config, name) != value
+    )
+
+
+def written(model: gpt.GPT) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Its config.json and its tensors, in their words."""
+    config = model.config
+    settings = {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "vocab_size": model.embedding.num_embeddings,
+        "max_position_embeddings": config.context,
+        "hidden_size": config.width,
+        "intermediate_size": config.hidden,
+        "num_hidden_layers": config.layers,
+        "num_attention_heads": config.heads,
+        "num_key_value_heads": config.key_heads or config.heads,
+        "head_dim": config.width // config.heads,
+        "hidden_act": "silu",
+        "rms_norm_eps": config.norm_epsilon,
+        "rope_theta": config.rotary_base,
+        "attention_bias": False,
+        "mlp_bias": False,
+        "tie_word_embeddings": config.tied,
+    }
+    ours = {
+        name: tensor.detach()
+        for name, tensor in model.state_dict().items()
+        if not config.tied or name != "output.weight"
+    }
+    return settings, renamed(ours, _BACK)
+
+
+_BACK: Names = (
+    (r"^embedding\.", "model.embed_tokens."),
+    (r"^norm\.", "model.norm."),
+    (r"^layers\.", "model.layers."),
+    (r"\.attention_norm\.", ".input_layernorm."),
+    (r"\.feed_forward_norm\.", ".post_attention_layernorm."),
+    (r"\.self_attention\.query\.", ".self_attn.q_proj."),
+    (r"\.self_attention\.key\.", ".self_attn.k_proj."),
+    (r"\.self_attention\.value\.", ".self_attn.v_proj."),
+    (r"\.self_attention\.output\.", ".self_attn.o_proj."),
+    (r"\.feed_forward\.gate\.", ".mlp.gate_proj."),
+    (r"\.feed_forward\.expand\.", ".mlp.up_proj."),
+    (r"\.feed_forward\.contract\.", ".mlp.down_proj."),
+    (r"^output\.", "lm_head."),
+)
