@@ -20,7 +20,7 @@ from saccade.attention.border import require_input, require_numbers
 from saccade.attention.memory import Memory
 from saccade.attention.packing import Packed
 from saccade.attention.positions import RelativeBias, Rotary
-from saccade.attention.routes import Route
+from saccade.attention.routes import RMSNorm, Route
 from saccade.attention.scores import ScaledDot, Score
 from saccade.attention.selection import Selection
 from saccade.attention.visibility import Band, is_whole
@@ -82,8 +82,8 @@ class MultiHead(Attend):
         self.output = nn.Linear(size, size, bias=bias)
         self.rotary = rotary
         self.relative = relative
-        self.query_norm = nn.RMSNorm(head_size, eps=_EPSILON) if query_key_norm else None
-        self.key_norm = nn.RMSNorm(head_size, eps=_EPSILON) if query_key_norm else None
+        self.query_norm = RMSNorm(head_size, eps=_EPSILON) if query_key_norm else None
+        self.key_norm = RMSNorm(head_size, eps=_EPSILON) if query_key_norm else None
         for projection in (self.query, self.key, self.value, self.output):
             nn.init.xavier_uniform_(projection.weight)
             if bias:

@@ -22,6 +22,8 @@ import math
 import torch
 from torch import Tensor, nn
 
+from saccade.attention import routes
+
 _FEWEST = 256  # rows of a table
 
 
@@ -150,12 +152,10 @@ class Rotary(nn.Module):
             raise ValueError(
                 f"these rotary positions were made for heads of size {self.size} and got vectors of size {vectors.shape[-1]}"
             )
-        cos, sin = self._turns(vectors, first)
-        left, right = vectors.chunk(2, dim=-1)
-        return torch.cat((left * cos - right * sin, right * cos + left * sin), dim=-1)
+        return routes.turned(vectors, *self._turns(vectors, first))
 
     def _turns(self, vectors: Tensor, first: int | Tensor) -> tuple[Tensor, Tensor]:
-        """cos and sin (N, D / 2) of each position's angles."""
+        """cos and ± sin (N, D) of each position's angles: - for the left half of the features, which the right half is turned into."""
         length, like = vectors.shape[-2], (vectors.dtype, vectors.device)
         if isinstance(first, Tensor) or torch.compiler.is_compiling() or not isinstance(length, int):
             positions = (
@@ -172,7 +172,8 @@ class Rotary(nn.Module):
 
     def _computed(self, positions: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
         angle = positions[:, None].double() * _frequencies(self.size, self.base).to(vectors.device)
-        return angle.cos().to(vectors.dtype), angle.sin().to(vectors.dtype)
+        cos, sin = angle.cos().to(vectors.dtype), angle.sin().to(vectors.dtype)  # (N, D / 2)
+        return torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1)
 
 
 class RelativeBias(nn.Module):

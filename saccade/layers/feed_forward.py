@@ -13,7 +13,11 @@ from typing import Literal
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from saccade.attention.routes import HAS_KERNELS
 from saccade.layers.dropout import Dropout
+
+if HAS_KERNELS:
+    from saccade.kernels import pointwise as kernel
 
 Activation = Literal["relu", "gelu", "gelu-tanh", "relu-squared", "gated"]
 
@@ -52,7 +56,7 @@ def feed_forward(size: int, hidden: int, activation: Activation, dropout: float,
 
 
 def _squared_relu(x: Tensor) -> Tensor:
-    return F.relu(x).square()
+    return kernel.squared_relu(x) if HAS_KERNELS and kernel.can_compute(x) else F.relu(x).square()
 
 
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {

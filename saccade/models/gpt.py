@@ -20,6 +20,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from saccade.attention import CAUSAL, Learned, MultiHead, Packed, Packing, Rotary
+from saccade.attention.routes import RMSNorm
 from saccade.config.recipe import Config as BaseConfig
 from saccade.layers.decoder_cache import Past
 from saccade.layers.dropout import Dropout
@@ -205,7 +206,7 @@ class GPT(nn.Module):
 
 def _norm(config: Config) -> nn.Module:
     if config.norm == "rms":
-        return nn.RMSNorm(config.width, eps=config.norm_epsilon)
+        return RMSNorm(config.width, eps=config.norm_epsilon)
     return nn.LayerNorm(config.width, eps=config.norm_epsilon, bias=config.biases)
 
 
