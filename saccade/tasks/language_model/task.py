@@ -229,6 +229,8 @@ class LanguageModelTask(Trained[str, LanguageOptions]):
         def example(number: int) -> Example[str]:
             tokens = stream.tokens[number * self.context : (number + 1) * self.context]
             text = max(self.tokenizer.decode([]), *_documents(tokens, self.begin, self.tokenizer.decode), key=len)
+            if tokens[0] != self.begin and " " in text[:_SHOWN]:
+                text = text[text.index(" ") + 1 :]  # it begins within a word
             prompt = text[:_SHOWN].rsplit(" ", 1)[0]
             return Example(prompt, f"{split}:{number}", text[len(prompt) :])
 

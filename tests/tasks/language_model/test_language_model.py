@@ -3,6 +3,7 @@
 import gzip
 import json
 import math
+from itertools import pairwise
 
 import pytest
 import torch
@@ -83,7 +84,7 @@ def test_a_line_longer_than_a_piece_and_a_character_across_its_edge_come_whole(t
             r'line 1 has no text under "text" \(it has body\): name its field with data.field',
         ),
         ("rows.jsonl", b"not json\n", "line 1 is not JSON"),
-        ("cut.txt.gz", gzip.compress(b"some text" * 100)[:40], "damaged or cut-off gzip file"),
+        ("cut.txt.gz", gzip.compress(b"some text" * 100)[:20], "damaged or cut-off gzip file"),
         ("tiny.txt", b"ab", "too few to hold out a share"),
         ("short.txt", b"ten words ", "the model reads 16 at once: give more text, or set model.context to less"),
     ],
@@ -91,16 +92,20 @@ def test_a_line_longer_than_a_piece_and_a_character_across_its_edge_come_whole(t
 def test_a_text_that_cannot_be_used_is_told_and_nothing_is_written(name, content, told, tmp_path):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(UserError, match=told):
-        train("language", [*SMALL, f"data.text={tmp_path / name}", "data.tokenizer=characters"], tmp_path / "run")
+        train(
+            "language",
+            [*SMALL, f"data.text={tmp_path / name}", "data.tokenizer=characters", "train.steps=1"],
+            tmp_path / "run",
+        )
     assert not (tmp_path / "run").exists()
 
 
 def test_a_folder_without_text_and_settings_that_do_nothing_are_refused(tmp_path, text):
-    with pytest.raises(UserError, match="has no text in it: give a folder of .txt or .jsonl files"):
+    with pytest.raises(UserError, match=r"has no text in it: give a folder of .txt or .jsonl files"):
         train("language", [f"data.text={tmp_path}"], tmp_path / "run")
     with pytest.raises(ConfigError, match="examples = 500 is for the built-in text"):
         train("language", [f"data.text={text}", "data.examples=500"], tmp_path / "run")
-    with pytest.raises(ConfigError, match="masked = 0.2 is for a model that guesses masked words"):
+    with pytest.raises(ConfigError, match=r"masked = 0\.2 is for a model that guesses masked words"):
         train("language", [f"data.text={text}", "objective.masked=0.2"], tmp_path / "run")
 
 
@@ -110,8 +115,9 @@ def test_a_folder_without_text_and_settings_that_do_nothing_are_refused(tmp_path
 def test_an_epoch_has_every_window_once_and_processes_share_its_batches():
     batches = WindowBatches(103, 10, 4, seed=1)
     starts = sorted(int(start) for batch in batches.epoch(0) for start in batch)
-    assert all(after - before == 10 for before, after in zip(starts, starts[1:], strict=False))
-    assert starts[0] < 10 and 103 - 1 - starts[-1] < 20
+    assert all(after - before == 10 for before, after in pairwise(starts))
+    assert starts[0] < 10
+    assert 103 - 1 - starts[-1] < 20
     assert [list(b) for b in batches.epoch(0)] != [list(b) for b in batches.epoch(1)]
     shares = [WindowBatches(103, 10, 4, seed=1, shard=(rank, 2)).epoch(0) for rank in (0, 1)]
     for whole, *parts in zip(batches.epoch(0), *shares, strict=True):
