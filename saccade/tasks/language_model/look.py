@@ -9,7 +9,7 @@ Axis legend: L layers, N tokens, V vocabulary.
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from saccade.attention import record_attention
+from saccade.attention import Attend, record_attention
 from saccade.attention.intervening import change_attention, cut
 from saccade.attention.recording import Recording
 from saccade.config.recipe import Config
@@ -185,13 +185,9 @@ def following(task: "LanguageModelTask", text: str, fields: NextFields) -> Json:
 def without(task: "LanguageModelTask", heads: Sequence[HeadFields]) -> AbstractContextManager[None]:
     """Meanwhile these heads attend to nothing."""
     by_name: dict[str, list[int]] = defaultdict(list)
+    names = [name for name, module in task.model.named_modules() if isinstance(module, Attend)]
     for head in heads:
+        if head.map not in names:
+            raise UserError(f"no attention module is called {head.map!r}: choose {', '.join(names)}")
         by_name[head.map].append(head.head)
-    try:
-        return (
-            change_attention(task.model, {name: cut(numbers) for name, numbers in by_name.items()})
-            if heads
-            else nullcontext()
-        )
-    except KeyError as error:
-        raise UserError(str(error.args[0])) from None
+    return change_attention(task.model, {name: cut(numbers) for name, numbers in by_name.items()})

@@ -15,7 +15,7 @@ from saccade.errors import ConfigError, UserError
 from saccade.runs.train import train
 from saccade.tasks.language_model.windows import WindowBatches, consecutive, windows
 
-SMALL = ["model.layers=1", "model.width=16", "model.heads=2", "model.context=16", "train.threads=1"]
+SMALL = ["model.layers=1", "model.width=32", "model.heads=2", "model.context=16", "train.threads=1"]
 SMALL += ["train.learning_rate=0.01", "train.minutes=null", "data.batch_size=8"]
 TEXT = "the cat sat on the mat. a dog ran to the park!\n" * 60
 
@@ -30,7 +30,7 @@ def text(tmp_path_factory):
 @pytest.fixture(scope="module")
 def run(text, tmp_path_factory):
     out = tmp_path_factory.mktemp("runs") / "cats"
-    train("language", [*SMALL, f"data.text={text}", "data.tokenizer=characters", "train.steps=120"], out)
+    train("language", [*SMALL, f"data.text={text}", "data.tokenizer=characters", "train.steps=250"], out)
     return library.load(out)
 
 
@@ -86,7 +86,7 @@ def test_a_line_longer_than_a_piece_and_a_character_across_its_edge_come_whole(t
         ("rows.jsonl", b"not json\n", "line 1 is not JSON"),
         ("cut.txt.gz", gzip.compress(b"some text" * 100)[:20], "damaged or cut-off gzip file"),
         ("tiny.txt", b"ab", "too few to hold out a share"),
-        ("short.txt", b"ten words ", "the model reads 16 at once: give more text, or set model.context to less"),
+        ("short.txt", b"fourteen words", "the model reads 16 at once: give more text, or set model.context to less"),
     ],
 )
 def test_a_text_that_cannot_be_used_is_told_and_nothing_is_written(name, content, told, tmp_path):
@@ -329,7 +329,11 @@ def guesser(text, tmp_path_factory):
     out = tmp_path_factory.mktemp("runs") / "guesser"
     sizes = ["model.name=bert", "model.layers=1", "model.width=32", "model.heads=2", "model.feed_forward=32"]
     changes = [*sizes, "model.max_length=18", f"data.text={text}", "data.vocab_size=300", "train.threads=1"]
-    train("language", [*changes, "train.steps=80", "train.learning_rate=0.01", "train.optimizer=adamw"], out)
+    train(
+        "language",
+        [*changes, "train.steps=250", "train.learning_rate=0.005", "train.optimizer=adamw", "model.dropout=0"],
+        out,
+    )
     return library.load(out)
 
 
@@ -339,7 +343,7 @@ def test_masked_words_are_guessed(guesser):
     assert "sat" in [text for text, _ in filled.guesses[0]]
     assert filled.to_dict()["masks"][0][0]["probability"] > 0
     assert guesser.predict(["the <mask> sat"])[0].lines()[0].startswith("the ")
-    assert guesser.evaluate("valid").accuracy > 0.15
+    assert guesser.evaluate("valid").accuracy > 0.3
     with pytest.raises(UserError, match=r"text 1 of 1 has nothing to fill in .*write \[MASK\] or <mask>"):
         guesser.predict(["no hole"])
     with pytest.raises(UserError, match="this model reads 16: shorten it around its masks"):
