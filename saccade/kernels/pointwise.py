@@ -1,7 +1,7 @@
 """Functions of single numbers or vectors with hand-written gradients: autograd's own take several passes over memory for each.
 
     squared_relu(x)              max(x, 0)²
-    turned(x, cos, sin)          rotary positions: x cos + (x with its halves exchanged) sin, where sin has the sign of each half
+    turned(x, cos, sin)          rotary positions: x cos + (x with its halves exchanged) sin, where sin is - sin in the left half
     rms_norm(x, gain, epsilon)   x / √(mean x² + ε) · gain
 
 Reference: the same formulas, by torch (layers/feed_forward.py, attention/positions.py, nn.RMSNorm). Gain: 1.07 times in training a
@@ -33,7 +33,7 @@ def squared_relu(x: Tensor) -> Tensor:
 
 
 def turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """x (..., N, D), cos and sin (N, D)"""
+    """x (..., N, D), cos and sin (N, D), whose halves are equal but for the sign of sin"""
     return _Turned.apply(x, cos, sin)
 
 
