@@ -9,22 +9,22 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
-Found = TypeVar("Found")
+Printed = TypeVar("Printed")
 
 _MANY = 100  # what a person would wait for without a word
 
 
-def with_progress(found: Iterable[Found], count: int, printed_meanwhile: bool) -> Iterator[Found]:
+def with_progress(answers: Iterable[Printed], count: int, printed_meanwhile: bool) -> Iterator[Printed]:
     """The same, under a bar on the terminal where there are many and one does not see them come."""
     if count < _MANY or not sys.stderr.isatty() or (printed_meanwhile and sys.stdout.isatty()):
-        yield from found
+        yield from answers
         return
     from rich.console import Console
     from rich.progress import Progress
 
     # Unless told not to, it would take what is printed to the terminal, too.
     with Progress(console=Console(stderr=True), transient=True, redirect_stdout=False) as progress:
-        yield from progress.track(found, count, description="working")
+        yield from progress.track(answers, count, description="working")
 
 
 @contextmanager

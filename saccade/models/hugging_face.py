@@ -74,14 +74,14 @@ def is_hugging_face(directory: Path) -> bool:
 
 def from_hugging_face(directory: str | Path) -> tuple[vit.VisionTransformer | swin.Swin, tuple[str, ...]]:
     """The model, ready to predict, and the names of its classes in order."""
-    found = read(Path(directory))
-    config, shapes = found.config, Shapes(image=found.image, classes=len(found.labels))
+    pretrained = read(Path(directory))
+    config, shapes = pretrained.config, Shapes(image=pretrained.image, classes=len(pretrained.labels))
     if isinstance(config, vit.Config):
         model: vit.VisionTransformer | swin.Swin = vit.build(config, shapes)
     else:
         model = swin.build(config, shapes)
-    found.fill(model)
-    return model.eval(), found.labels
+    pretrained.fill(model)
+    return model.eval(), pretrained.labels
 
 
 def read(directory: Path) -> Pretrained:
@@ -103,8 +103,8 @@ def read(directory: Path) -> Pretrained:
         config, ours = _vit(settings, tensors, image) if kind == "vit" else _swin(settings, tensors)
     except (RuntimeError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise _does_not_fit(directory, error) from None
-    given = settings.get("id2label")
-    names = given if isinstance(given, dict) else {}
+    id_to_label = settings.get("id2label")
+    names = id_to_label if isinstance(id_to_label, dict) else {}
     labels = _told_apart([str(names.get(str(number)) or number) for number in range(classes)])
     return Pretrained(directory, kind, config, image, labels, ours)
 

@@ -200,11 +200,11 @@ class TranslationTask(Trained[str, TranslationOptions]):
         phrases = self.corpus.valid[: self.recipe.decode.valid_sentences]
         greedy = TranslationOptions(search="greedy")
         translations = self.translate([phrase.source for phrase in phrases], greedy)
-        texts, references = [each.text for each in translations], [phrase.target for phrase in phrases]
+        texts, references = [translation.text for translation in translations], [phrase.target for phrase in phrases]
         scores = score_translations(texts, references, self.recipe.data.lowercase)
         perplexity = evaluating.perplexity(self, self.corpus.valid)
         metrics = {"perplexity": perplexity, "bleu": scores.bleu, "exact": scores.exact}
-        samples = [f"{each.source} → {each.text}" for each in translations[:3]]
+        samples = [f"{translation.source} → {translation.text}" for translation in translations[:3]]
         # Of equal BLEU (0 at first), the lower perplexity is the better one.
         by_bleu = scores.bleu - 1e-9 * min(perplexity, 1e6)
         best_by = self.recipe.objective.best_by

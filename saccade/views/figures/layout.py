@@ -81,8 +81,8 @@ class Layout:
     def section(self, maps: list[AttentionMap]) -> Section:
         if is_heat(maps[0]):
             return self.heat_grids(maps)
-        maps = [_heads_as_rows(each) for each in maps]
-        if all(each.heads == 1 for each in maps):
+        maps = [_heads_as_rows(attention) for attention in maps]
+        if all(attention.heads == 1 for attention in maps):
             return self.tiles(maps)
         return self.layers(maps) if self.named else self.average_and_heads(maps[0])
 
@@ -90,9 +90,11 @@ class Layout:
         """Fully labelled matrices: one, or several side by side, each under its name."""
         section = Section()
         left = top = tallest = 0.0
-        for each in maps:
-            room = max(3.4, _READABLE * max(len(each.queries), len(each.keys))) if self.named else 14.4
-            panel = self.labelled(each, room, title=each.label if self.named or self._is_one_of_many(each) else "")
+        for attention in maps:
+            room = max(3.4, _READABLE * max(len(attention.queries), len(attention.keys))) if self.named else 14.4
+            panel = self.labelled(
+                attention, room, title=attention.label if self.named or self._is_one_of_many(attention) else ""
+            )
             width = panel.row_room + max(self._reach(panel), self.lettering.width([panel.title], 9))
             if left and left + width > _WIDEST_TILES:
                 left, top, tallest = 0.0, top + tallest + 0.35, 0.0
@@ -126,20 +128,20 @@ class Layout:
     def layers(self, maps: list[AttentionMap]) -> Section:
         """A row for each map: its mean, then its heads. Words are written once for panels that share them."""
         section = Section()
-        side = min(2.6, max(1.15, 0.085 * max(max(len(each.queries), len(each.keys)) for each in maps)))
-        labelled = [self.labelled(each, side, title="average") for each in maps]
+        side = min(2.6, max(1.15, 0.085 * max(max(len(attention.queries), len(attention.keys)) for attention in maps)))
+        labelled = [self.labelled(attention, side, title="average") for attention in maps]
         start, top = max(panel.row_room for panel in labelled), 0.0
         keys_above = None
-        for each, mean in zip(maps, labelled, strict=True):
-            if each.keys == keys_above:
+        for attention, mean in zip(maps, labelled, strict=True):
+            if attention.keys == keys_above:
                 mean = replace(mean, columns=None, column_title="", column_room=0.0)
-            keys_above = each.keys
-            section.headings.append((top, each.label))
+            keys_above = attention.keys
+            section.headings.append((top, attention.label))
             top += _HEADING + (mean.column_room or _TITLE)
-            mean = replace(mean, weights=each.averaged().weights[0], left=start, top=top, numbers=False)
-            section.add(mean if each.heads > 1 else replace(mean, title=""))
+            mean = replace(mean, weights=attention.averaged().weights[0], left=start, top=top, numbers=False)
+            section.add(mean if attention.heads > 1 else replace(mean, title=""))
             left = start + max(mean.width, 0.5) + 2.5 * _GAP
-            for index, weights in enumerate(each.weights if each.heads > 1 else ()):
+            for index, weights in enumerate(attention.weights if attention.heads > 1 else ()):
                 head = replace(mean, weights=weights, left=left, title=f"head {index}")
                 section.add(replace(head, rows=None, row_title="", column_title=""))
                 left += max(mean.width, 0.5) + _GAP
@@ -149,22 +151,22 @@ class Layout:
     def heat_grids(self, maps: list[AttentionMap]) -> Section:
         """A small picture of the image's cells for each word, step or leading token that looks at it."""
         section, top = Section(), 0.0
-        for each in maps:
+        for attention in maps:
             if self.named:
-                section.headings.append((top, each.label))
+                section.headings.append((top, attention.label))
                 top += _HEADING
-            grid = each.keys if isinstance(each.keys, Grid) else each.queries
+            grid = attention.keys if isinstance(attention.keys, Grid) else attention.queries
             assert isinstance(grid, Grid)
             shape, beside = (grid.rows, grid.columns), len(grid.extra)
             cell, above, left = 1.2 / max(shape), _TITLE + 0.15 * beside, 0.0
-            for name, row in _looks(each):
+            for name, row in _looks(attention):
                 notes = [f"→ {extra} {number(weight) or 0}" for extra, weight in zip(grid.extra, row, strict=False)]
                 width = max(cell * shape[1], self.lettering.width([name, *notes], 9)) + _GAP
                 if left and left + width > _WIDEST:
                     left, top = 0.0, top + above + cell * shape[0] + 0.08
                 cells = row[beside:].reshape(shape)
                 title = "\n".join([self.lettering.shown(name), *notes])
-                section.add(Panel(cells, left, top + above, (cell, cell), title=title, keys=len(each.keys)))
+                section.add(Panel(cells, left, top + above, (cell, cell), title=title, keys=len(attention.keys)))
                 left += width
             top += above + cell * shape[0] + 0.22
         return section
