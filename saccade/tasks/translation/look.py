@@ -54,8 +54,8 @@ def look(
     maps = tuple(replay_tokens(task, [pair], only or "*", words)[0])
     if not maps and only is not None:
         raise UserError(_why_none(replay_tokens(task, [pair])[0], only))
-    mean = over_the_source(maps) if maps and only is None else None
-    summary = tuple(overview(maps)) if maps and only is None else ()
+    mean = over_the_source(maps, SOURCE) if maps and only is None else None
+    summary = tuple(overview(maps, SOURCE)) if maps and only is None else ()
     drawn, all_panels = sum(map(panels, summary or maps)), sum(map(panels, maps))
     hint = f"shows {drawn} averages of {all_panels} panels: --only '*' draws every layer and head, and .html holds them all"
     return View(
