@@ -22,6 +22,7 @@ from saccade.errors import UserError
 from saccade.files import write_text
 from saccade.runs.run import Run
 from saccade.training.checkpoint import RunDirectory
+from saccade.waiting import elapsing
 
 RECIPE = "phrasebook-rnn"
 STEPS = 1100
@@ -38,7 +39,8 @@ def demo(out: Path, minutes: float) -> None:
     scores = {}
     for kind, run in runs.items():
         notes.print(f"Translating 1,000 unseen sentences {kind} …")
-        scores[kind] = _evaluated(run)
+        with elapsing("translating"):
+            scores[kind] = _evaluated(run)
     results.print(_by_length(scores))
     steps = min(_steps(path) for path in paths.values())
     if steps < 0.4 * STEPS:  # with half of them it translates already

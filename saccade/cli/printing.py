@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -25,21 +24,6 @@ def with_progress(answers: Iterable[Printed], count: int, printed_meanwhile: boo
     # Unless told not to, it would take what is printed to the terminal, too.
     with Progress(console=Console(stderr=True), transient=True, redirect_stdout=False) as progress:
         yield from progress.track(answers, count, description="working")
-
-
-@contextmanager
-def elapsing(what: str) -> Iterator[None]:
-    """Says on a terminal what is being done and for how long already, where nobody knows how long it will take."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
-    with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False) as progress:
-        progress.add_task(what, total=None)
-        yield
 
 
 def print_json(values: object) -> None:

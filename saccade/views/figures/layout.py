@@ -20,7 +20,8 @@ from saccade.views.maps import AttentionMap
 
 _GAP = 0.14
 _HEADING = 0.28
-_TITLE = 0.25  # a line of text above a panel
+_TITLE, _LINE = 0.25, 0.16  # a line of text above a panel, and every further one
+_TITLE_WIDTH = 2.2  # of a title above a narrower panel, before it is broken
 _WIDEST = 11.0  # panels side by side before they wrap
 _WIDEST_TILES = 16.0
 _LEGEND = 0.6  # beside a strip of series, for their names
@@ -92,10 +93,12 @@ class Layout:
         left = top = tallest = 0.0
         for attention in maps:
             room = max(3.4, _READABLE * max(len(attention.queries), len(attention.keys))) if self.named else 14.4
-            panel = self.labelled(
-                attention, room, title=attention.label if self.named or self._is_one_of_many(attention) else ""
-            )
-            width = panel.row_room + max(self._reach(panel), self.lettering.width([panel.title], 9))
+            label = attention.label if self.named or self._is_one_of_many(attention) else ""
+            beside = max(_TITLE_WIDTH, _cells(attention, room)[0] * len(attention.keys))
+            title = self.lettering.wrapped(label, 9, beside) if len(maps) > 1 else label
+            panel = self.labelled(attention, room, title=title)
+            heading = self.lettering.width(panel.title.split("\n"), 9, whole=True)
+            width = panel.row_room + max(self._reach(panel), heading)
             if left and left + width > _WIDEST_TILES:
                 left, top, tallest = 0.0, top + tallest + 0.35, 0.0
             section.add(replace(panel, left=left + panel.row_room, top=top + panel.column_room))
@@ -190,7 +193,7 @@ class Layout:
             column_title=attention.key_title,
             slant=slant,
             row_room=rows.width(self.lettering) + rows.extra + 0.35,
-            column_room=above + _TITLE + (_TITLE if title else 0.0),
+            column_room=above + _TITLE + title_room(title),
             numbers=min(across, down) >= 0.34,
         )
 
@@ -205,6 +208,11 @@ class Layout:
         edge = panel.columns
         ends = [0.72 * self.lettering.width([text], edge.size) if text else 0.0 for text in edge.texts]
         return max(panel.width, *((place + 0.5) * panel.cell[0] + end for place, end in enumerate(ends)))
+
+
+def title_room(title: str) -> float:
+    """Inches above a panel for its title, which may have several lines."""
+    return _TITLE + _LINE * title.count("\n") if title else 0.0
 
 
 def is_heat(attention: AttentionMap) -> bool:
