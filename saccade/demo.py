@@ -43,10 +43,10 @@ def demo(out: Path, minutes: float) -> None:
             scores[kind] = _evaluated(run)
     results.print(_by_length(scores))
     steps = min(_steps(path) for path in paths.values())
-    if steps < 0.4 * STEPS:  # with half of them it translates already
+    if steps < 0.8 * STEPS:
         results.print(
-            f"Only {steps:,} of {STEPS:,} steps of training fitted into the time: this machine is slow or busy, and both know little "
-            f"yet. With more time: saccade demo --minutes {10 * math.ceil(minutes * STEPS / max(steps, 1) / 10)} --out {out}-longer\n"
+            f"Only {steps:,} of {STEPS:,} steps of training fitted into the time: this machine is slow or busy, and both "
+            f"translate worse than they could. With more time: saccade demo --minutes {10 * math.ceil(minutes * STEPS / max(steps, 1) / 10)} --out {out}-longer\n"
         )
     attending = runs["with attention"]
     aligned = scores["with attention"].get("alignment_error_rate")

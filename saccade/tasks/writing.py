@@ -73,7 +73,9 @@ class SearchOptions(Options):
     coverage_penalty: float | None = option(
         None, "predict evaluate", "beam: above 0 favours outputs that looked at all of the source", ge=0, le=100
     )
-    temperature: float | None = option(None, "predict", "sampling: below 1 is surer, above 1 bolder", ge=0.001, le=1000)
+    temperature: float | None = option(
+        None, "predict", "sampling: below 1 more deterministic, above 1 more random", ge=0.001, le=1000
+    )
     top_k: int | None = option(None, "predict", "sampling: from the k likeliest words only", ge=1)
     top_p: float | None = option(None, "predict", "sampling: from the likeliest words that hold this share", gt=0, le=1)
     seed: int | None = option(None, "predict", "sampling: another seed, other samples", ge=0, lt=2**63)
