@@ -44,9 +44,10 @@ def demo(out: Path, minutes: float) -> None:
     results.print(_by_length(scores))
     steps = min(_steps(path) for path in paths.values())
     if steps < 0.8 * STEPS:
+        longer = 10 * math.ceil(minutes * STEPS / max(steps, 1) / 10)
         results.print(
             f"Only {steps:,} of {STEPS:,} steps of training fitted into the time: this machine is slow or busy, and both "
-            f"translate worse than they could. With more time: saccade demo --minutes {10 * math.ceil(minutes * STEPS / max(steps, 1) / 10)} --out {out}-longer\n"
+            f"translate worse than they could. With more time: saccade demo --minutes {longer} --out {out}-longer\n"
         )
     attending = runs["with attention"]
     aligned = scores["with attention"].get("alignment_error_rate")
