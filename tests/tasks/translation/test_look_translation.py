@@ -37,14 +37,14 @@ def test_sentences_of_a_batch_are_replayed_as_each_alone(tiny_run):
 
 def test_a_view_says_what_was_written_and_how_probable_each_word_was(tiny_run):
     run = library.load(tiny_run)
-    own, forced = run.look("1 2 3"), run.look("1 2 3", target="3 2 1")
+    own, given = run.look("1 2 3"), run.look("1 2 3", target="3 2 1")
     assert own.text == run.predict(["1 2 3"])[0].text
-    assert (own.title, forced.title, forced.text) == ("1 2 3", "1 2 3", "3 2 1")
-    assert [word.text for word in forced.words] == ["3", "2", "1", "<end>"]
+    assert (own.title, given.title, given.text) == ("1 2 3", "1 2 3", "3 2 1")
+    assert [word.text for word in given.words] == ["3", "2", "1", "<end>"]
     (scored,) = run.score([("1 2 3", "3 2 1")])
-    product = math.prod(word.probability for word in forced.words)
+    product = math.prod(word.probability for word in given.words)
     assert product == pytest.approx(math.exp(scored.log_prob), rel=1e-4)
-    assert (forced.maps[0].query_title, forced.maps[0].key_title) == ("translation", "source")
+    assert (given.maps[0].query_title, given.maps[0].key_title) == ("translation", "source")
 
 
 def some_maps(layers: int, heads: int) -> list[AttentionMap]:
@@ -69,8 +69,7 @@ def test_what_a_picture_of_many_layers_leaves_out_is_said(tiny_run, monkeypatch,
     view = library.load(tiny_run).look("1 2", **({} if only is None else {"only": only}))
     assert view.hint.startswith(hint)
     assert bool(view.hint) == bool(hint) == bool(view.summary)
-    has_mean = only is None and layers > 1  # of all layers, before them
-    assert len(view.maps) == has_mean + 1 + layers
+    assert len(view.maps) == 1 + layers + bool(hint)  # the mean stands before all of them
 
 
 def test_a_page_opens_on_the_mean_over_the_source_and_holds_every_map(tiny_run, monkeypatch):
@@ -78,6 +77,6 @@ def test_a_page_opens_on_the_mean_over_the_source_and_holds_every_map(tiny_run, 
     monkeypatch.setattr("saccade.tasks.translation.look.replay_tokens", lambda *_: [maps])
     page = library.load(tiny_run).look("1 2").html()
     shown = [text.split('"')[0] for text in page.split('"label":"')[1:]]
-    every_map = [json.dumps(attention.label).strip('"') for attention in maps]
-    assert shown == ["attention over the source, average of 4 layers", *every_map]
-    assert '"first":0' in page
+    whole = [json.dumps(each.label).strip('"') for each in maps]
+    assert shown[0] == "attention over the source, average of 4 layers"
+    assert shown[1:] == whole
