@@ -16,11 +16,13 @@ import yaml
 
 from saccade.errors import ConfigError
 from saccade.files import expanded
+from saccade.stored import read_bytes
 
 FOLDER = Path(__file__).parents[1] / "recipes"
 Place = tuple[str | int, ...]  # ("model", "layers") is model.layers
 
 _DEPTH = 30
+_MOST_BYTES = 1 << 18  # of a recipe: YAML is parsed slowly
 _BREAK = re.compile("[\n\r\x85\u2028\u2029]")
 
 
@@ -59,11 +61,13 @@ def find_recipe(recipe: str | Path) -> Path:
 def read(path: Path, label: str) -> tuple[Any, dict[Place, int]]:
     """The values in a YAML file, and the line that each place stands on. Errors call the file `label`."""
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        text = read_bytes(path, _MOST_BYTES).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigError(f"{label} is not UTF-8 text (byte {error.start + 1}): save it as UTF-8") from None
     except OSError as error:
         raise ConfigError(f"{label} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise ConfigError(f"{label} is not a recipe: {error}") from None
     return parse(text, label)
 
 
