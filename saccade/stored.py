@@ -84,6 +84,8 @@ def parsed(text: str | bytes, kind: type[Kind]) -> Kind:
 def _first(error: ValidationError) -> str:
     """The first mistake, as `image.rows: Input should be less than or equal to 4096`; never the content of the file."""
     first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+    if first["type"] == "missing":
+        return f"it lacks '{'.'.join(map(str, first['loc']))}'"
     place = ".".join(map(str, first["loc"]))
     return f"{place}: {first['msg']}" if place else first["msg"]
 

@@ -174,10 +174,17 @@ for _name, _pattern, _first in (
 _SCALARS = {
     _tag("null"): lambda text: None,
     _tag("bool"): lambda text: {"true": True, "false": False}[text.lower()],
-    _tag("int"): lambda text: int(text),
+    _tag("int"): lambda text: _integer(text),
     _tag("float"): lambda text: float(re.sub(r"\.(?=[a-zA-Z])", "", text)),
     _tag("str"): lambda text: text,
 }
+
+
+def _integer(text: str) -> int:
+    value = int(text)
+    if not -(2**63) <= value < 2**63:
+        raise ValueError("larger than any setting")
+    return value
 
 
 def _value(node: yaml.Node, place: Place, lines: dict[Place, int]) -> Any:

@@ -23,6 +23,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, NonNegativeInt, ValidationInfo, model_validator
 
+from saccade import checksums
 from saccade.config.recipe import Config, ExistingFile, StartConfig, files_may_be_missing
 from saccade.data.builtin.shapes import SIDE, Region
 from saccade.data.captions.sources import Source, files_source, shapes_source
@@ -262,6 +263,7 @@ def _save_captions(path: Path, captions: list[tuple[str, ...]], regions: list[tu
 def _load_captions(path: Path, count: int) -> tuple[list[tuple[str, ...]], list[tuple[Region, ...]] | None]:
     try:
         values = read_json(path, _CaptionsFile, _MOST_CAPTIONS)
+        checksums.check_file(path.parent.parent, f"captions/{path.name}")
         captions = values.captions
         regions = None if values.regions is None else [tuple(map(Region._make, image)) for image in values.regions]
         if len(captions) != count or (regions is not None and len(regions) != count):

@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.lib import format as npy
 
+from saccade import checksums
 from saccade.data.image_shape import ImageShape
 from saccade.data.images.decoding import BadImage, decode
 from saccade.data.images.files import Listing
@@ -45,6 +46,8 @@ class ImageSet:
             names = read_json(directory / f"{split}.names.json", list[str], _MOST_NAMES)
             pixels = map_array(directory / f"{split}.npy", "|u1", (len(names), *shape.sizes))
             labels = map_array(directory / f"{split}.labels.npy", "<i8", (len(names),)).copy()
+            for name in (f"{split}.npy", f"{split}.labels.npy", f"{split}.names.json"):
+                checksums.check_file(directory.parent, f"{directory.name}/{name}")
             if len(names) and (labels.min() < 0 or labels.max() >= classes):
                 raise ValueError(f"a label is not one of the {classes:,} classes")
         except (OSError, ValueError) as error:
