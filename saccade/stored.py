@@ -31,13 +31,12 @@ class Stored(BaseModel):
 def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
     """The file, opened to read. A pipe, a socket or a device would block for ever or never end."""
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    file = open(descriptor, "rb")  # noqa: SIM115 (the caller closes it)
     mode = os.fstat(descriptor).st_mode
     if not stat.S_ISREG(mode):
-        file.close()
+        os.close(descriptor)
         kind = "a folder" if stat.S_ISDIR(mode) else "a pipe" if stat.S_ISFIFO(mode) else "a device or a socket"
         raise NotAFile(f"it is {kind}, not a file")
-    return file
+    return open(descriptor, "rb")
 
 
 class NotAFile(OSError):
@@ -96,7 +95,12 @@ def map_array(path: Path, dtype: str, shape: tuple[int | None, ...]) -> np.ndarr
         version = npy.read_magic(file)
         if version != (1, 0):
             raise ValueError(f"a .npy file of version {version}")
-        found, fortran, stored = npy.read_array_header_1_0(file, max_header_size=_LONGEST_NPY_HEADER)
+        try:
+            found, fortran, stored = npy.read_array_header_1_0(file, max_header_size=_LONGEST_NPY_HEADER)
+        except (
+            Exception
+        ) as error:  # it is read as a literal of Python, whose tokenizer and parser have errors of their own
+            raise ValueError(f"its header cannot be read ({error})") from None
         wanted = stored.str == dtype and not fortran and len(found) == len(shape)
         if not wanted or any(one not in (None, other) or other < 0 for one, other in zip(shape, found, strict=True)):
             raise ValueError(f"{_sizes(found)} of {stored.str}, not {_sizes(shape)} of {dtype}")

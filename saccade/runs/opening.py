@@ -10,6 +10,7 @@ from saccade.config import recipe as configs
 from saccade.config.recipe import Recipe
 from saccade.errors import UserError
 from saccade.layers.sketch import saved_shapes
+from saccade.printable import visible
 from saccade.tasks.task import AnyTask
 from saccade.training.checkpoint import RunDirectory, SavedWeights, read_weights, shapes_of
 
@@ -86,7 +87,7 @@ def _adopted(path: Path) -> AnyTask | None:
 
 
 def _note(sentence: str) -> None:
-    print(sentence, file=sys.stderr)
+    print(visible(sentence), file=sys.stderr)
 
 
 def _no_run(path: Path) -> UserError:

@@ -1,5 +1,6 @@
 """From a recipe to a trained run directory: new, or resumed."""
 
+import os
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -23,6 +24,7 @@ from saccade.training.reporter import Reporter
 from saccade.training.trainer import Trainer
 from saccade.training.world import World
 
+_RESTARTS = "TORCHELASTIC_RESTART_COUNT"
 _IN_USE = "{} is being trained by another process: wait until it ends or stop it, or choose another place with --out"
 _HOLDS_A_RUN = "{} holds a run already: resume it with --resume, or choose another place with --out"
 _IS_A_RUN = "{0} is a run: resume it with `saccade train {1} --resume`, or start another like it with `saccade train {1}/config.yaml`"
@@ -84,9 +86,12 @@ def _checked(recipe: str | Path, out: Path | None, directory: RunDirectory, resu
     if world.from_leader(float(world.leads and directory.is_in_use())):
         raise ConfigError(_IN_USE.format(directory.path))
     exists = bool(world.from_leader(float(directory.config.exists())))
-    if exists and not resume:
+    restarted = (
+        _RESTARTS in os.environ
+    )  # torchrun gives the same command again: whatever is there is resumed, else begun
+    if exists and not resume and not restarted:
         raise ConfigError(_HOLDS_A_RUN.format(directory.path))
-    if resume and not exists:
+    if resume and not exists and not restarted:
         place = recipe if out is None and Path(recipe).name != str(recipe) else directory.path
         raise ConfigError(f"{place} holds no run to resume: check the name, or start it without --resume")
     if directory.path.is_file():

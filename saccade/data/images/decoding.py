@@ -31,6 +31,14 @@ _ORIENTATION = 0x0112  # the EXIF tag
 Pixels = NDArray[np.uint8]
 
 
+_SCAN = b"\xff\xda"  # cannot occur in a scan's own bytes; thumbnails and profiles may have a few
+_MOST_SCANS = 100  # progressive pictures have about ten
+
+
+class _TooManyScans(Exception):
+    """A JPEG refines the same pixels again and again."""
+
+
 class BadImage(UserError):
     """An image that cannot be used; the message begins with its name."""
 
@@ -44,11 +52,17 @@ def open_image(content: bytes, name: str) -> Image.Image:
     try:
         with _strict_warnings():
             image = Image.open(io.BytesIO(content), formats=FORMATS)
+            if image.format == "JPEG" and content.count(_SCAN) > _MOST_SCANS:
+                raise _TooManyScans
             if image.format == "PNG":  # has checksums, which decoding ignores
                 Image.open(io.BytesIO(content), formats=("PNG",)).verify()
             return image
     except (Image.DecompressionBombWarning, Image.DecompressionBombError):
         raise BadImage(f"{name} has more than {Image.MAX_IMAGE_PIXELS:,} pixels: make it smaller") from None
+    except _TooManyScans:
+        raise BadImage(
+            f"{name} has {content.count(_SCAN):,} scans, which take far too long to decode (at most {_MOST_SCANS}): save it anew"
+        ) from None
     except UnidentifiedImageError:
         what = f"is not a picture that can be read ({', '.join(FORMATS)})" if content else "is empty"
         raise BadImage(f"{name} {what}: replace it") from None
