@@ -31,6 +31,7 @@ from saccade.stored import parsed, read_bytes
 from saccade.training.weights import DAMAGE, below, put_tensors, read_shapes, read_tensors, write_tensors
 
 _BETWEEN = ".between"
+_MOST_METRICS = 1 << 28  # bytes
 _TOKENIZER = "tokenizer.json"
 _VOCABULARY = "vocabulary"  # beside the weights: a digest of the one they belong to
 
@@ -221,9 +222,14 @@ class RunDirectory:
         """A run resumed from `step` reports the later steps again."""
         if not self.metrics.exists():
             return
-        kept = [line for line in self.metrics.read_text(encoding="utf-8").splitlines() if _step_of(line) <= step]
+        try:
+            lines = read_bytes(self.metrics, _MOST_METRICS).split(b"\n")
+        except (OSError, ValueError) as error:
+            raise UserError(
+                f"{self.metrics} cannot be read ({error}): delete it, nothing but reports of the training is in it"
+            ) from None
         with replacing(self.metrics) as aside:
-            aside.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
+            aside.write_bytes(b"".join(line + b"\n" for line in lines if _step_of(line) <= step))
 
     def be_there(self) -> None:
         """Before the first step. Where nobody holds it (a loop of one's own) it is made."""
@@ -338,9 +344,9 @@ def _vocabulary_beside(model: Path) -> str | None:
     return hashlib.blake2b(read_bytes(tokenizer), digest_size=16).hexdigest() if tokenizer.exists() else None
 
 
-def _step_of(line: str) -> int:
+def _step_of(line: bytes) -> int:
     """The step of a line of metrics; a half-written last line counts as later than everything."""
     try:
         return int(json.loads(line)["step"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return 1 << 60

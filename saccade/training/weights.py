@@ -21,7 +21,7 @@ from saccade.stored import open_regular
 
 Value = TypeVar("Value")
 
-DAMAGE = (SafetensorError, ValueError, KeyError, TypeError, OSError)
+DAMAGE = (SafetensorError, ValueError, KeyError, TypeError, OSError, MemoryError)
 """What `read_tensors` raises for a damaged file."""
 
 _DIGEST = "digest"
