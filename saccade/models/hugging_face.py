@@ -24,6 +24,7 @@ from saccade.data.image_shape import ImageShape
 from saccade.errors import UserError
 from saccade.models import swin, vit
 from saccade.models.shapes import Shapes
+from saccade.stored import read_text
 
 Names = tuple[tuple[str, str], ...]  # a pattern in their names, and what it is in ours; applied in order
 
@@ -202,10 +203,10 @@ def _side(settings: Mapping[str, Any], name: str, default: int) -> int:
 
 def _settings(path: Path) -> dict[str, Any]:
     try:
-        settings = json.loads(path.read_text(encoding="utf-8"))
+        settings = json.loads(read_text(path))
     except OSError as error:
         raise UserError(f"{path} cannot be read ({error.strerror}): give the folder of a Hugging Face model") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is not JSON ({error}): copy the model again") from None
     if not isinstance(settings, dict):
         raise UserError(f"{path} is not the settings of a model but {str(settings)[:40]}: copy the model again")

@@ -105,7 +105,7 @@ def _read(path: Path) -> Row | None:
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
         return Row(**values) if values.keys() == {column.name for column in fields(Row)} else None
-    except (ValueError, AttributeError):  # damaged: then it is measured again
+    except (ValueError, AttributeError, TypeError, RecursionError):  # damaged: then it is measured again
         return None
 
 

@@ -42,6 +42,7 @@ from saccade.metrics.classes import ClassScores, score_classes
 from saccade.models.glimpse import TERMS, GlimpseNetwork
 from saccade.models.glimpse import Config as GlimpseConfig
 from saccade.models.shapes import Shapes
+from saccade.printable import cell
 from saccade.tasks.held_out import HeldOut
 from saccade.tasks.image_classes import evaluating
 from saccade.tasks.image_classes.options import AttentionOptions, GlimpseOptions, ImageOptions
@@ -94,7 +95,7 @@ class Classified:
 
     def lines(self) -> list[str]:
         """A class and its probability on each line, best first."""
-        return [f"{name}\t{share:.4f}" for name, share in zip(self.classes, self.probabilities, strict=True)]
+        return [f"{cell(name)}\t{share:.4f}" for name, share in zip(self.classes, self.probabilities, strict=True)]
 
     def to_dict(self) -> dict[str, Any]:
         answers = zip(self.classes, self.probabilities, strict=True)
