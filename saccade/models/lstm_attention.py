@@ -118,7 +118,11 @@ class Mean(nn.Module):
         return mean_over(h, visible), None
 
 
-_LOOKS = {"self": SelfAttention, "structured": StructuredAttention, "none": Mean}
+_LOOKS: dict[str, type[SelfAttention | StructuredAttention | Mean]] = {
+    "self": SelfAttention,
+    "structured": StructuredAttention,
+    "none": Mean,
+}
 
 
 class LstmAttention(nn.Module):
@@ -133,9 +137,9 @@ class LstmAttention(nn.Module):
             if config.directions == "both"
             else Forward(config.embedding, config.hidden, config.layers, config.dropout)
         )
-        self.look = _LOOKS[config.attention](config)
+        self.look = look = _LOOKS[config.attention](config)
         self.dropout = Dropout(config.dropout)
-        self.output = nn.Linear(self.look.size, classes)
+        self.output = nn.Linear(look.size, classes)
 
     def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         """Tokens (B, N), of which the first `lengths` (B,) of a row are text, to logits (B, classes)."""

@@ -111,7 +111,7 @@ def look(task: "TextClassTask", example: Example[str], options: TextOptions) -> 
         return View(**head, maps=(), hint=NO_ATTENTION)
     labels, groups = _labels(task, read, options.tokens)
     layers = [_map(task, name, each, labels, groups) for name, each in weights.items()]
-    rows = _class_maps(task, weights, labels, groups, answer)
+    rows = _class_maps(task, weights, labels, groups)
     summary = tuple(rows) if options.only is None else ()
     hint = "--only '*' draws every head of every layer" if summary and len(weights) + len(rows) > len(summary) else ""
     return View(**head, maps=(*rows, *layers), summary=summary, hint=hint)
@@ -165,7 +165,7 @@ def _map(
 
 
 def _class_maps(
-    task: "TextClassTask", weights: dict[str, Weights], labels: Sequence[str], groups: Sequence[int], answer: str
+    task: "TextClassTask", weights: dict[str, Weights], labels: Sequence[str], groups: Sequence[int]
 ) -> list[AttentionMap]:
     """[class] × words: through all layers together, then of each attention, the last one first."""
     size = len(groups)
@@ -176,7 +176,7 @@ def _class_maps(
         flow = rollout([AttentionMap(name, each, tokens, tokens) for name, each in whole.items()])
         found.append((f"the class, {flow.name}", class_row(task, flow.weights)))
     found += [(f"the class, {name}", class_row(task, each)) for name, each in reversed(weights.items())]
-    queries, keys = Tokens((answer,)), Tokens(tuple(labels))
+    queries, keys = Tokens((CLASS,)), Tokens(tuple(labels))
     return [
         AttentionMap(name, merge_words(row[None, None], [0], list(groups)), queries, keys, "class", "text")
         for name, row in found

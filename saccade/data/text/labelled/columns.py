@@ -31,6 +31,7 @@ class Wanted:
     text: str | None = None
     label: str | None = None
     rationale: str | None = None
+    encoding: str = "utf-8"  # of text files
 
 
 @dataclass(frozen=True)

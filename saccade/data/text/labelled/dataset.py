@@ -52,6 +52,7 @@ class TextsConfig(Config):
         None,
         description="the column of what people marked as the reason: a part of the text, or [[first, end], ...] in words",
     )
+    encoding: Literal["utf-8", "latin-1", "cp1252"] = Field("utf-8", description="of your text files")
     split_seed: int = Field(1, ge=0, lt=2**63, description="which texts are held out where no files are named")
     examples: int = Field(2000, ge=20, description="corpus reviews: how many to train on")
     lowercase: bool = True
@@ -83,7 +84,7 @@ class TextsConfig(Config):
 
     @property
     def wanted(self) -> Wanted:
-        return Wanted(self.text, self.label, self.rationale)
+        return Wanted(self.text, self.label, self.rationale, self.encoding)
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,7 @@ def prepare(config: TextsConfig, directory: Path, say: Say, start: StartConfig, 
     numbers = texts_read.numbers(parts["train"])
     write_shards(
         directory / "tokens" / "train",
-        _tokenised(texts_read, parts["train"], numbers, lengths),
+        _tokenised(texts_read, parts["train"], numbers.tolist(), lengths),
         vocabulary_size=max(len(tokenizer), len(classes)),
     )
     for sentence in _described(texts_read, counts, lengths, config):

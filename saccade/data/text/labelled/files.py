@@ -74,7 +74,7 @@ def read_labelled(path: Path, wanted: Wanted, say: Say) -> Listing:
 def read_texts(path: Path, wanted: Wanted, say: Say) -> list[str]:
     """The texts alone, of a table without labels too."""
     if path.is_file() and ending_of(path) in ENDINGS:
-        table, columns = find_columns(read_table(path), wanted, say, needs_label=False)
+        table, columns = find_columns(read_table(path, wanted.encoding), wanted, say, needs_label=False)
         return [one_line(str(text or "")) for text in table.column(columns.text)]
     return [example.text for example in read_labelled(path, wanted, say).examples]
 
@@ -87,12 +87,12 @@ def one_line(text: str) -> str:
 def _rows(path: Path, wanted: Wanted, say: Say) -> Iterator[tuple[str, Any, Any, Any]]:
     """Place, text, label and what was marked."""
     if path.is_dir():
-        yield from _folders(path)
+        yield from _folders(path, wanted.encoding)
     elif ending_of(path) in ENDINGS:
-        table, columns = find_columns(read_table(path), wanted, say)
+        table, columns = find_columns(read_table(path, wanted.encoding), wanted, say)
         yield from zip(table.places, *_cells(table, columns), strict=True)
     else:
-        yield from _lines(path)
+        yield from _lines(path, wanted.encoding)
 
 
 def _cells(table: Any, columns: Columns) -> list[Sequence[Any]]:
@@ -102,14 +102,14 @@ def _cells(table: Any, columns: Columns) -> list[Sequence[Any]]:
     return [table.column(columns.text), table.column(columns.label), marked]
 
 
-def _folders(path: Path) -> Iterator[tuple[str, str, str, None]]:
+def _folders(path: Path, encoding: str) -> Iterator[tuple[str, str, str, None]]:
     folders = sorted(folder for folder in path.iterdir() if folder.is_dir() and not folder.name.startswith("."))
     found = False
     for folder in folders:
         for file in sorted(folder.rglob("*")):
             if file.is_file() and file.name.lower().removesuffix(".gz").endswith(".txt"):
                 found = True
-                text = "" if file.stat().st_size == 0 else "\n".join(read_lines(file))
+                text = "" if file.stat().st_size == 0 else "\n".join(read_lines(file, encoding))
                 yield str(file), text, folder.name, None
     if not found:
         raise UserError(
@@ -117,10 +117,10 @@ def _folders(path: Path) -> Iterator[tuple[str, str, str, None]]:
         )
 
 
-def _lines(path: Path) -> Iterator[tuple[str, str, str, None]]:
+def _lines(path: Path, encoding: str) -> Iterator[tuple[str, str, str, None]]:
     """Lines that begin with their label."""
     check_readable(path)
-    for number, line in enumerate(read_lines(path), 1):
+    for number, line in enumerate(read_lines(path, encoding), 1):
         if not line.strip():
             continue
         label, _, text = line.strip().partition("\t" if "\t" in line else " ")

@@ -40,16 +40,16 @@ def ending_of(path: Path) -> str:
     return Path(path.name.lower().removesuffix(".gz")).suffix
 
 
-def read_table(path: Path) -> Table:
+def read_table(path: Path, encoding: str = "utf-8") -> Table:
     check_readable(path)
     ending = ending_of(path)
     if ending == ".parquet":
         return _parquet(path)
-    return _json(path) if ending in JSON_ENDINGS else _separated(path, ending == ".tsv")
+    return _json(path, encoding) if ending in JSON_ENDINGS else _separated(path, ending == ".tsv", encoding)
 
 
-def _separated(path: Path, by_tabs: bool) -> Table:
-    lines = (f"{line}\n" for line in read_lines(path))
+def _separated(path: Path, by_tabs: bool, encoding: str) -> Table:
+    lines = (f"{line}\n" for line in read_lines(path, encoding))
     first = next(lines)
     delimiter = "\t" if by_tabs else max(_DELIMITERS, key=first.count)
 
@@ -80,10 +80,10 @@ def _separated(path: Path, by_tabs: bool) -> Table:
     return Table(path, tuple(str(number + 1) for number in range(len(rows[0]))), rows, places, may_be_nameless=True)
 
 
-def _json(path: Path) -> Table:
+def _json(path: Path, encoding: str) -> Table:
     """A record in every line, or one list of records."""
     records, places = list[dict[str, Any]](), list[str]()
-    lines = list(read_lines(path))
+    lines = list(read_lines(path, encoding))
     if lines[0].lstrip().startswith("["):
         whole = _record("\n".join(lines), f"{path}")
         parts = [(record, f"{path}, record {number:,}") for number, record in enumerate(whole, 1)]
