@@ -9,6 +9,8 @@ from saccade.data.text.labelled.files import Labelled, read_labelled
 from saccade.data.text.labelled.splits import check_classes
 from saccade.files import write_text
 from saccade.metrics.classes import ClassScores, score_classes
+from saccade.metrics.rationales import RationaleScores
+from saccade.tasks.text_classes.rationales import evaluate_rationales
 
 if TYPE_CHECKING:
     from saccade.tasks.text_classes.options import TextOptions
@@ -20,9 +22,10 @@ _SHOWN = 200  # letters of a text in a list of mistakes
 @dataclass(frozen=True)
 class TextScores:
     classes: ClassScores
+    rationales: RationaleScores | None = None  # where people marked words
 
     def rows(self) -> list[tuple[str, str]]:
-        return self.classes.rows()
+        return [*self.classes.rows(), *([] if self.rationales is None else self.rationales.rows())]
 
     def columns(self) -> list[tuple[str, list[str]]]:
         return self.classes.columns()
@@ -31,7 +34,8 @@ class TextScores:
         return self.classes.compared()
 
     def to_dict(self) -> dict[str, Any]:
-        return self.classes.to_dict()
+        looked = {} if self.rationales is None else {"rationales": self.rationales.to_dict()}
+        return {**self.classes.to_dict(), **looked}
 
 
 def evaluate(task: "TextClassTask", split: SplitName, options: "TextOptions") -> TextScores:
@@ -52,7 +56,8 @@ def evaluate(task: "TextClassTask", split: SplitName, options: "TextOptions") ->
         confusion.save(scores.confusion, scores.classes, options.confusion)
     if options.mistakes is not None:
         write_text(options.mistakes, "\n".join([*scores.mistake_lines(), ""]))
-    return TextScores(replace(scores, left_out=left_out))
+    rationales = evaluate_rationales(task, examples, options.rationales) if options.rationales else None
+    return TextScores(replace(scores, left_out=left_out), rationales)
 
 
 def _silent(sentence: str) -> None:

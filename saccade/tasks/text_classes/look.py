@@ -164,20 +164,25 @@ def _map(
     )
 
 
+def class_rows(task: "TextClassTask", weights: dict[str, Weights]) -> dict[str, NDArray[np.float64]]:
+    """What the class is read from, over the tokens (N,): through all layers together, then of each attention, the last one first."""
+    found = dict[str, NDArray[np.float64]]()
+    size = next(iter(weights.values())).shape[-1]
+    if len(weights) > 1 and all(each.shape[1:] == (size, size) for each in weights.values()):
+        tokens = Tokens(tuple(map(str, range(size))))
+        flow = rollout([AttentionMap(name, each, tokens, tokens) for name, each in weights.items()])
+        found[flow.name] = class_row(task, flow.weights)
+    return {**found, **{name: class_row(task, each) for name, each in reversed(weights.items())}}
+
+
 def _class_maps(
     task: "TextClassTask", weights: dict[str, Weights], labels: Sequence[str], groups: Sequence[int]
 ) -> list[AttentionMap]:
-    """[class] × words: through all layers together, then of each attention, the last one first."""
-    size = len(groups)
-    whole = {name: each for name, each in weights.items() if each.shape[1:] == (size, size)}
-    found = list[tuple[str, NDArray[np.float64]]]()
-    if len(whole) == len(weights) > 1:
-        tokens = Tokens(tuple(map(str, range(size))))
-        flow = rollout([AttentionMap(name, each, tokens, tokens) for name, each in whole.items()])
-        found.append((f"the class, {flow.name}", class_row(task, flow.weights)))
-    found += [(f"the class, {name}", class_row(task, each)) for name, each in reversed(weights.items())]
+    """[class] × words."""
     queries, keys = Tokens((CLASS,)), Tokens(tuple(labels))
     return [
-        AttentionMap(name, merge_words(row[None, None], [0], list(groups)), queries, keys, "class", "text")
-        for name, row in found
+        AttentionMap(
+            f"{CLASS}, {name}", merge_words(row[None, None], [0], list(groups)), queries, keys, "class", "text"
+        )
+        for name, row in class_rows(task, weights).items()
     ]
