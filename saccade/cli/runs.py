@@ -10,9 +10,11 @@ import typer
 
 from saccade.cli.app import RUNS, app
 from saccade.cli.options import JsonOption, RunArgument, SkipBadInputsOption
-from saccade.cli.printing import elapsing, print_columns, print_json, with_progress
+from saccade.cli.printing import print_columns, print_json, with_progress
 from saccade.cli.signature import with_parameters
 from saccade.errors import ConfigError, UserError
+from saccade.printable import visible
+from saccade.waiting import elapsing
 
 if TYPE_CHECKING:
     from saccade.config.options import Command
@@ -64,7 +66,7 @@ def predict(
         return
     for example, answer in zip(examples, answers, strict=True):
         for line in answer.lines():
-            print(f"{example.name or example.content}\t{line}" if shows_names else line)
+            print(visible(f"{example.name or example.content}\t{line}" if shows_names else line))
 
 
 def _examples(run: "Run", words: Sequence[str], skip_bad: bool, command: str) -> "list[Example[Any]]":
@@ -84,7 +86,7 @@ def _examples(run: "Run", words: Sequence[str], skip_bad: bool, command: str) ->
 
 
 def _note(sentence: str) -> None:
-    print(sentence, file=sys.stderr)
+    print(visible(sentence), file=sys.stderr)
 
 
 def _with_a_way_round(error: UserError, inputs: int) -> UserError:

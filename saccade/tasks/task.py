@@ -23,6 +23,7 @@ from saccade.config.recipe import Config, Recipe
 from saccade.data.splits import SplitName as SplitName
 from saccade.errors import Say as Say
 from saccade.errors import UserError
+from saccade.layers.sketch import check_sketch
 from saccade.views.view import View
 
 Content = TypeVar("Content")
@@ -207,6 +208,9 @@ class Step:
     epsilon: float | None = None
     weight_decay: float | None = None
     max_grad_norm: float | None = None
+    rates: Mapping[nn.Parameter, float] = field(
+        default_factory=dict
+    )  # of parameters that learn at another rate: times the rate
 
 
 @dataclass(frozen=True)
@@ -374,8 +378,14 @@ def trainable(modules: Iterable[nn.Module]) -> list[nn.Parameter]:
 
 
 def build_model(recipe: Recipe, shapes: Any, where: torch.device) -> nn.Module:
-    """The recipe's model with weights that depend on train.seed alone."""
+    """The recipe's model with weights that depend on train.seed alone; one that cannot be held is refused before it takes memory."""
+
+    def build() -> nn.Module:
+        model: nn.Module = recipe.model_module.build(recipe.model, shapes)
+        return model
+
+    check_sketch(build)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.train.seed)
-        model: nn.Module = recipe.model_module.build(recipe.model, shapes)
+        model = build()
     return model.to(where)

@@ -15,23 +15,44 @@ gets its name when it is complete.
 import json
 import os
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+from pydantic import Field
 
 from saccade.errors import UserError
 from saccade.files import replacing_directory
+from saccade.stored import Stored, open_regular, read_json
 
 Array = np.ndarray[Any, np.dtype[Any]]
 SIDES = ("source", "target")
 TEXT = "text"
 FLUSH_TOKENS = 1 << 20
-_DTYPES = ("<u2", "<i4")
+_CHECKED_AT_A_TIME = 1 << 22  # tokens
+
+
+class _Header(Stored):
+    version: Literal[1]
+    dtype: Literal["<u2", "<i4"]  # a stranger's header must not choose how memory is read
+    pairs: int = Field(ge=1, lt=1 << 40)
+    source_tokens: int = Field(ge=0, lt=1 << 48)
+    target_tokens: int = Field(ge=0, lt=1 << 48)
+    fingerprint: str = Field(max_length=100)
+    origin: str
+
+
+class _StreamHeader(Stored):
+    version: Literal[1]
+    dtype: Literal["<u2", "<i4"]
+    pairs: int = Field(ge=1, lt=1 << 40)
+    text_tokens: int = Field(ge=0, lt=1 << 48)
+    fingerprint: str = Field(max_length=100)
+    origin: str
 
 
 class TokenPairs:
@@ -46,8 +67,33 @@ class TokenPairs:
     @classmethod
     def open(cls, directory: str | os.PathLike[str]) -> "TokenPairs":
         """Reads the header and checks the sizes of the files; they are mapped on first use in each process."""
-        (source, target), header = _open(Path(directory), SIDES)
-        return cls(source, target, header["fingerprint"], header["origin"])
+        directory = Path(directory)
+        try:
+            header = read_json(directory / "header.json", _Header)
+            totals = header.source_tokens, header.target_tokens
+            sides = [
+                _Side(directory / side, header.dtype, header.pairs, total)
+                for side, total in zip(SIDES, totals, strict=True)
+            ]
+            for side in sides:
+                side.check()
+            return cls(sides[0], sides[1], header.fingerprint, header.origin)
+        except (OSError, ValueError) as error:
+            raise _incomplete(directory, error) from None
+
+    @classmethod
+    def open_to_train(cls, directory: Path, source_words: int, target_words: int) -> "TokenPairs":
+        """The same, read through once: the tokens must be those that were written, and be in the vocabularies. A model looks them up in
+        its tables by number, so a wrong one would read other memory."""
+        pairs = cls.open(directory)
+        try:
+            pairs._source.check_content(source_words)
+            pairs._target.check_content(target_words)
+            if _fingerprint_of((pairs._source, pairs._target)) != pairs.fingerprint:
+                raise ValueError("its tokens have changed since they were written")
+        except (OSError, ValueError) as error:
+            raise _incomplete(directory, error) from None
+        return pairs
 
     @classmethod
     def from_lists(cls, pairs: Iterable[tuple[Sequence[int], Sequence[int]]]) -> "TokenPairs":
@@ -58,10 +104,7 @@ class TokenPairs:
             offsets = np.cumsum([0, *map(len, column)], dtype=np.int64)
             tokens = np.fromiter((token for ids in column for token in ids), np.int32, count=offsets[-1])
             sides.append(_Side.in_memory(tokens, offsets))
-        hashes = [_Fingerprint() for _ in SIDES]
-        for digest, side in zip(hashes, sides, strict=True):
-            digest.add(side.tokens, side.offsets[1:])
-        return cls(sides[0], sides[1], _joined(hashes))
+        return cls(sides[0], sides[1], _fingerprint_of(sides))
 
     def __len__(self) -> int:
         return len(self._source)
@@ -83,9 +126,18 @@ class TokenStream:
         self._text = text
 
     @classmethod
-    def open(cls, directory: str | os.PathLike[str]) -> "TokenStream":
-        (text,), header = _open(Path(directory), (TEXT,))
-        return cls(text, header["fingerprint"])
+    def open(cls, directory: Path, words: int) -> "TokenStream":
+        """Read through once: the tokens must be those that were written, and be in the vocabulary of so many words."""
+        try:
+            header = read_json(directory / "header.json", _StreamHeader)
+            text = _Side(directory / TEXT, header.dtype, header.pairs, header.text_tokens)
+            text.check()
+            text.check_content(words)
+            if _fingerprint_of((text,)) != header.fingerprint:
+                raise ValueError("its tokens have changed since they were written")
+            return cls(text, header.fingerprint)
+        except (OSError, ValueError) as error:
+            raise _incomplete(directory, error) from None
 
     @classmethod
     def from_list(cls, tokens: Sequence[int]) -> "TokenStream":
@@ -99,12 +151,10 @@ class TokenStream:
         return self._text.tokens
 
 
-def write_stream(
-    directory: str | os.PathLike[str], pieces: Iterable[Sequence[int]], vocabulary_size: int
-) -> TokenStream:
+def write_stream(directory: Path, pieces: Iterable[Sequence[int]], vocabulary_size: int) -> TokenStream:
     """Write running text that comes in pieces, as `write_shards` writes pairs, and open it."""
     _write_sides(directory, (TEXT,), ((piece,) for piece in pieces), vocabulary_size)
-    return TokenStream.open(directory)
+    return TokenStream.open(directory, vocabulary_size)
 
 
 def write_shards(
@@ -163,25 +213,10 @@ def _write(
     (directory / "header.json").write_text(json.dumps(header, indent=1), encoding="utf-8")
 
 
-def _open(directory: Path, names: Sequence[str]) -> tuple[list["_Side"], dict[str, Any]]:
-    """The sides and the header, the sizes of the files checked."""
-    try:
-        header = json.loads((directory / "header.json").read_text(encoding="utf-8"))
-        if header["version"] != 1:
-            raise ValueError(f"version {header['version']}")
-        if header["dtype"] not in _DTYPES:  # a stranger's header must not choose how memory is read
-            raise ValueError(f"dtype {header['dtype']!r}")
-        sides = [
-            _Side(directory / name, header["dtype"], int(header["pairs"]), int(header[f"{name}_tokens"]))
-            for name in names
-        ]
-        for side in sides:
-            side.check()
-        return sides, {"fingerprint": header["fingerprint"], "origin": header["origin"]}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(
-            f"{directory} is not a complete tokenised corpus ({error}): train the run again, with another --out"
-        ) from None
+def _incomplete(directory: Path, error: Exception) -> UserError:
+    return UserError(
+        f"{directory} is not a complete tokenised corpus ({error}): train the run again, with another --out"
+    )
 
 
 def _check_replaceable(directory: Path) -> None:
@@ -237,11 +272,26 @@ class _Fingerprint:
         self._ends = blake2b(digest_size=16)
 
     def add(self, tokens: Array, ends: Array) -> None:
+        self.add_tokens(tokens)
+        self.add_ends(ends)
+
+    def add_tokens(self, tokens: Array) -> None:
         self._tokens.update(tokens.astype("<i4").tobytes())
+
+    def add_ends(self, ends: Array) -> None:
         self._ends.update(ends.astype("<i8").tobytes())
 
     def digest(self) -> bytes:
         return self._tokens.digest() + self._ends.digest()
+
+
+def _fingerprint_of(sides: Sequence["_Side"]) -> str:
+    hashes = [_Fingerprint() for _ in sides]
+    for digest, side in zip(hashes, sides, strict=True):
+        for part in side.parts():
+            digest.add_tokens(part)
+        digest.add_ends(side.offsets[1:])
+    return _joined(hashes)
 
 
 def _joined(fingerprints: list[_Fingerprint]) -> str:
@@ -270,6 +320,20 @@ class _Side:
         ):
             if file.stat().st_size != size:
                 raise ValueError(f"{file.name} has {file.stat().st_size:,} bytes, not {size:,}")
+
+    def check_content(self, words: int) -> None:
+        """Every sequence lies within the tokens, and every token is one of so many words."""
+        offsets = self.offsets
+        if offsets[0] != 0 or offsets[-1] != self.total or (np.diff(offsets) < 0).any():
+            raise ValueError("its sequences do not follow each other")
+        for part in self.parts():
+            if part.min() < 0 or part.max() >= words:
+                raise ValueError(f"a token is not one of the {words:,} of the vocabulary")
+
+    def parts(self) -> Iterator[Array]:
+        """The tokens, some at a time, so that a corpus larger than memory can be read through."""
+        for start in range(0, self.total, _CHECKED_AT_A_TIME):
+            yield self.tokens[start : start + _CHECKED_AT_A_TIME]
 
     @property
     def tokens(self) -> Array:
@@ -306,7 +370,8 @@ class _Side:
 def _map(file: Path, dtype: str, count: int) -> Array:
     if count == 0:
         return np.empty(0, dtype)
-    return np.memmap(file, dtype, mode="r", shape=(count,)).view(np.ndarray)
+    with open_regular(file) as opened:
+        return np.memmap(opened, dtype, mode="r", shape=(count,)).view(np.ndarray)
 
 
 def _tokens_file(side: Path) -> Path:

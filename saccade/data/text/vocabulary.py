@@ -10,6 +10,7 @@ from saccade.data.text.spelling import Spelled
 from saccade.data.text.tokenizer import Tokenizer
 from saccade.errors import ConfigError, UserError
 from saccade.files import write_text
+from saccade.stored import read_text
 
 FILE = "tokenizer.json"
 
@@ -22,7 +23,7 @@ def save_tokenizer(tokenizer: Spelled, directory: Path) -> None:
 def load_tokenizer(directory: Path) -> Spelled:
     path = directory / FILE
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(read_text(path))
         if content["version"] != 1:
             raise ValueError(f"version {content['version']}")
         written = json.dumps(content["text"])
