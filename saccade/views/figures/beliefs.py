@@ -92,5 +92,5 @@ def _write(canvas: Canvas, axes: Any, column: int, row: int, text: str, **option
 
 
 def _shade(share: float) -> Any:
-    colours = scale_to(1.0)
-    return colours.cmap(colours.norm(share))
+    colours: Any = scale_to(1.0)
+    return colours.to_rgba(share)
