@@ -372,3 +372,36 @@ def test_pieces_of_a_word_can_be_masked_together(guesser):
     goes_on = continues[tokens[:, 1:]]
     assert goes_on.any()
     assert torch.equal(chosen[:, 1:][goes_on], chosen[:, :-1][goes_on])
+
+
+def test_a_masked_model_is_exported_for_transformers(guesser, text, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    from saccade.export import export
+
+    with pytest.raises(UserError, match="BERT has norm post"):
+        export(guesser, tmp_path / "pre", "huggingface")
+    sizes = ["model.layers=1", "model.width=32", "model.heads=2", "model.feed_forward=64", "model.max_length=18"]
+    changes = [*sizes, "model.norm=post", f"data.text={text}", "data.vocab_size=300", "train.threads=1"]
+    run = library.load(train("language-masked", [*changes, "train.steps=1"], tmp_path / "run"))
+    assert "BertForMaskedLM" in export(run, tmp_path / "bert", "huggingface")
+    theirs = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "bert").eval()
+    tokens = torch.tensor([run.task.tokens_of("the cat [MASK] on the mat.")])
+    with torch.no_grad():
+        ours = run.task.model(tokens, torch.tensor([tokens.shape[1]]))
+        torch.testing.assert_close(ours, theirs(tokens).logits, rtol=0, atol=1e-4)
+    assert library.load(tmp_path / "bert").predict(["the [MASK] sat"])[0].lines()
+
+
+def test_a_classifier_starts_from_a_masked_model(guesser, tmp_path):
+    rows = [f"{label},{text}" for text, label in [("the cat sat", "cats"), ("a dog ran", "dogs")] * 20]
+    unique = [f"{row} {number}" for number, row in enumerate(rows)]
+    (tmp_path / "labelled.csv").write_text("label,text\n" + "\n".join(unique) + "\n")
+    changes = [
+        f"data.train={tmp_path / 'labelled.csv'}",
+        f"start.from={guesser.path}",
+        "train.steps=1",
+        "train.threads=1",
+    ]
+    tuned = library.load(train("text", changes, tmp_path / "tuned"))
+    assert tuned.recipe.model_name == "bert"
+    assert tuned.task.tokenizer.to_json() == guesser.task.tokenizer.to_json()
