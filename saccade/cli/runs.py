@@ -46,6 +46,14 @@ def predict(
     examples = _examples(loaded, inputs or [], skip_bad, f"saccade predict {run}")
     # What has names is files: one of them may turn out to be unreadable, and then nothing is printed.
     is_named = any(example.name for example in examples)
+    for note in loaded.task.notes(examples, chosen):
+        _note(note)
+    parts = loaded.task.parts(examples[0], chosen) if len(examples) == 1 and not as_json else None
+    if parts is not None:
+        for part in parts:
+            print(part, end="", flush=True)
+        print()
+        return
     shows_names = is_named and (len(examples) > 1 or skip_bad or [example.name for example in examples] != inputs)
     try:
         answers: Iterable[Answer] = loaded.task.answers(examples, chosen)

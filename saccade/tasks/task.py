@@ -314,6 +314,14 @@ class Task(Protocol[Content, Chosen]):
     def stream(self) -> Stream[Content] | None:
         return None
 
+    def parts(self, example: Example[Content], options: Chosen) -> Iterator[str] | None:
+        """The answer in parts, as they are made, for whoever wants to see it grow; None where it comes whole."""
+        return None
+
+    def notes(self, examples: Sequence[Example[Content]], options: Chosen) -> Sequence[str]:
+        """What people should know before they get the answers, a sentence each."""
+        return ()
+
     def scorer(self) -> Scorer | None:
         return None
 
