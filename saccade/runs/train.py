@@ -13,7 +13,7 @@ from saccade.config.recipe import Recipe
 from saccade.errors import ConfigError, UserError
 from saccade.files import write_text
 from saccade.runs.opening import task_class
-from saccade.runs.starting import StartingWeights, starting_weights
+from saccade.runs.starting import StartingWeights, following, starting_weights
 from saccade.tasks.task import AnyTask
 from saccade.training.checkpoint import RunDirectory
 from saccade.training.interrupts import Interrupted
@@ -45,7 +45,7 @@ def train(
     directory = RunDirectory(out or Path("runs") / Path(recipe).stem)
     reporter = Reporter(quiet=not world.leads)
     exists = _checked(recipe, out, directory, resume, world)
-    loaded = _agreed(changes, directory) if exists else configs.load(recipe, changes)
+    loaded = _agreed(changes, directory) if exists else following(configs.load(recipe, changes), reporter.say)
     how = how_to_resume or f"saccade train {shlex.quote(str(directory.path))} --resume"
     with _alone(directory, world, new=not exists):
         if exists and directory.is_fitted():
