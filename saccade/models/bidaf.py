@@ -38,7 +38,7 @@ from saccade.views.axes import Axis, Tokens
 
 
 class Config(BaseConfig):
-    serves: ClassVar[tuple[str, ...]] = ("question-answering",)
+    serves: ClassVar[tuple[str, ...]] = ("spans",)
 
     vectors: ExistingFile | None = Field(
         None,
@@ -67,7 +67,10 @@ class Letters(nn.Module):
 
     def forward(self, letters: Tensor) -> Tensor:
         embedded = self.embed(letters).transpose(1, 2)  # (U, L) -> (U, E, L)
-        return F.relu(self.convolution(embedded)).amax(-1)  # (U, features)
+        features = F.relu(self.convolution(embedded)).masked_fill(
+            (letters == 0)[:, None], 0.0
+        )  # padding has no part in it
+        return features.amax(-1)  # (U, features, L) -> (U, features)
 
 
 class Highway(nn.Module):

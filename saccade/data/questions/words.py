@@ -39,6 +39,7 @@ class Cut:
     words: tuple[str, ...]
     starts: tuple[int, ...]
     ends: tuple[int, ...]
+    ids: tuple[int, ...] = ()  # where these are the tokens of a pretrained encoder
 
     def __len__(self) -> int:
         return len(self.words)

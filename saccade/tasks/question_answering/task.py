@@ -9,9 +9,8 @@ A context that is longer than data.window is read in windows. A window without t
 without one; otherwise it is not trained on.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,20 +21,19 @@ from torch import Tensor
 from saccade.config.recipe import Config as BaseConfig
 from saccade.config.recipe import Recipe
 from saccade.data.questions import dataset
-from saccade.data.questions.batching import NO_ANSWER, QuestionBatch, Window, collate, windows
+from saccade.data.questions.batching import NO_ANSWER, Window, windows
 from saccade.data.questions.dataset import Questions, QuestionsConfig
 from saccade.data.questions.exercises import Asked, Exercise
-from saccade.data.questions.words import Cut, Lexicon, cut
 from saccade.data.text.batching import TokenBatches
-from saccade.data.text.vectors import WordVectors, read_vectors
-from saccade.errors import ConfigError, UserError
+from saccade.errors import UserError
 from saccade.metrics.spans import SpanScores
-from saccade.models.shapes import Shapes
+from saccade.models.bert import Bert
 from saccade.tasks.held_out import HeldOut
 from saccade.tasks.inputs import TextPair
 from saccade.tasks.question_answering import evaluating
 from saccade.tasks.question_answering.answering import Answered, SpanProbabilities, span_probabilities
 from saccade.tasks.question_answering.options import QuestionOptions
+from saccade.tasks.question_answering.reading import Batch, Reader, WordReader, new_reader, open_reader
 from saccade.tasks.task import (
     Example,
     Loss,
@@ -56,7 +54,7 @@ _MOST_VALID = 1000  # questions of a validation
 
 
 class Config(BaseConfig):
-    model_kind: ClassVar[str] = "question-answering"
+    model_kind: ClassVar[str] = "spans"
 
     data: QuestionsConfig
 
@@ -64,30 +62,28 @@ class Config(BaseConfig):
 class QuestionAnsweringTask(Trained[Asked, QuestionOptions]):
     unit = "questions"
 
-    def __init__(self, recipe: Recipe, questions: Questions, lexicon: Lexicon):
+    def __init__(self, recipe: Recipe, questions: Questions, reader: Reader):
         self.recipe = recipe
         self.questions_asked = questions
-        self.lexicon = lexicon
+        self.reader = reader
         self.device = device()
-        shapes = Shapes(source_words=len(lexicon), letters=lexicon.letter_count)
-        self.model = build_model(recipe, shapes, self.device)
+        self.model = build_model(recipe, reader.shapes, self.device)
+        if isinstance(self.model, Bert) and recipe.start.run is not None:
+            # A few thousand questions say little about 30,000 words, and their gradient costs a third of the time.
+            self.model.embed.requires_grad_(False)
 
     @classmethod
     def prepare(cls, recipe: Recipe, directory: Path, say: Say) -> "QuestionAnsweringTask":
         questions = dataset.prepare(recipe.data, directory, say)
-        path = getattr(recipe.model, "vectors", None)
-        vectors = None if path is None else read_vectors(path)
-        lexicon = _learn(recipe.data, questions.train, vectors)
-        lexicon.save(directory / "vocabulary.json")
-        say(f"a vocabulary of {len(lexicon.words):,} words and {len(lexicon.letters):,} letters")
-        task = cls(recipe, questions, lexicon)
-        if vectors is not None:
-            task._take(vectors, say)
+        reader, vectors = new_reader(recipe, questions.train, directory, say)
+        task = cls(recipe, questions, reader)
+        if vectors is not None and isinstance(reader, WordReader):
+            reader.take(vectors, task.model, say)
         return task
 
     @classmethod
     def reopen(cls, recipe: Recipe, directory: Path) -> "QuestionAnsweringTask":
-        return cls(recipe, dataset.reopen(directory), Lexicon.load(directory / "vocabulary.json"))
+        return cls(recipe, dataset.reopen(directory), open_reader(recipe, directory))
 
     @classmethod
     def options(cls, recipe: Recipe) -> type[QuestionOptions]:
@@ -101,21 +97,6 @@ class QuestionAnsweringTask(Trained[Asked, QuestionOptions]):
     def attends(self) -> bool:
         return True
 
-    @torch.no_grad()
-    def _take(self, vectors: WordVectors, say: Say) -> None:
-        """Puts word vectors in the place of those that were drawn."""
-        weight = self.model.get_parameter("words.embed.weight")
-        if vectors.size != weight.shape[1]:
-            raise ConfigError(
-                f"the vectors of model.vectors have {vectors.size} numbers and model.embedding is {weight.shape[1]}: "
-                f"set model.embedding={vectors.size}"
-            )
-        rows = {word: row for row, word in enumerate(vectors.words)}
-        known = [(number, rows[word]) for number, word in enumerate(self.lexicon.words, start=2) if word in rows]
-        taken = torch.from_numpy(vectors.matrix[[row for _, row in known]]).to(self.device)
-        weight[torch.tensor([number for number, _ in known], device=self.device)] = taken
-        say(f"{len(known):,} of {len(self.lexicon.words):,} words have a vector")
-
     # Training
 
     def steps(self) -> list[Step]:
@@ -127,7 +108,7 @@ class QuestionAnsweringTask(Trained[Asked, QuestionOptions]):
         seed, tokens = self.recipe.train.seed, self.recipe.data.batch_tokens
         return TokenBatches(asked, contexts, tokens, seed=seed, shard=(rank, world)).epoch(number)
 
-    def batch(self, work: np.ndarray[Any, Any]) -> QuestionBatch | None:
+    def batch(self, work: np.ndarray[Any, Any]) -> Batch | None:
         return self.collate([self._train[index] for index in work]) if len(work) else None
 
     def describe(self, work: np.ndarray[Any, Any]) -> str:
@@ -145,15 +126,18 @@ class QuestionAnsweringTask(Trained[Asked, QuestionOptions]):
         return found
 
     def windows(self, exercise: Exercise) -> list[Window]:
-        data = self.recipe.data
-        return windows(cut(exercise.question), _cut_context(exercise.context), data.window, data.stride, exercise.spans)
+        """The windows over its context. A model that reads few tokens at a time takes shorter steps too."""
+        question, data = self.reader.cut(exercise.question), self.recipe.data
+        size = self.reader.room(question, data.window)
+        stride = min(data.stride, max(1, size // 2))
+        return windows(question, self.reader.cut(exercise.context), size, stride, exercise.spans)
 
-    def collate(self, chosen: Sequence[Window]) -> QuestionBatch:
-        return collate(chosen, self.lexicon).to(self.device)
+    def collate(self, chosen: Sequence[Window]) -> Batch:
+        return self.reader.collate(chosen).to(self.device)
 
-    def logits(self, batch: QuestionBatch) -> tuple[Tensor, Tensor]:
+    def logits(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Of the first and the last word (B, 1 + C); "no answer" is hidden where no question was trained with it."""
-        start, end = self.model(batch)
+        start, end = self.reader.logits(self.model, batch)
         start, end = start.float(), end.float()
         if not self.questions_asked.unanswered:
             hidden = torch.zeros_like(start, dtype=torch.bool)
@@ -161,10 +145,10 @@ class QuestionAnsweringTask(Trained[Asked, QuestionOptions]):
             start, end = start.masked_fill(hidden, -torch.inf), end.masked_fill(hidden, -torch.inf)
         return start, end
 
-    def _loss(self, batch: QuestionBatch) -> Loss:
+    def _loss(self, batch: Batch) -> Loss:
         return Loss(-self.log_likelihood(batch).sum(), len(batch))
 
-    def log_likelihood(self, batch: QuestionBatch) -> Tensor:
+    def log_likelihood(self, batch: Batch) -> Tensor:
         """(B,) of the right answers, added up where there are several."""
         start, end = (logits.log_softmax(1) for logits in self.logits(batch))
         right = start[batch.rows, batch.starts] + end[batch.rows, batch.ends]  # (A,)
@@ -224,22 +208,6 @@ class QuestionAnsweringTask(Trained[Asked, QuestionOptions]):
         from saccade.tasks.question_answering.what_if import without
 
         return [without(self)]
-
-
-@lru_cache(maxsize=2048)
-def _cut_context(context: str) -> Cut:
-    """Several questions ask about one context."""
-    return cut(context)
-
-
-def _learn(data: QuestionsConfig, train: Sequence[Exercise], vectors: WordVectors | None) -> Lexicon:
-    counts: Counter[str] = Counter()
-    for context in dict.fromkeys(exercise.context for exercise in train):
-        counts.update(_cut_context(context).words)
-    for exercise in train:
-        counts.update(cut(exercise.question).words)
-    least = 2 if data.corpus == "files" else 1
-    return Lexicon.learn(counts, data.vocab_size, data.lowercase, least, () if vectors is None else vectors.words)
 
 
 TASK = QuestionAnsweringTask
