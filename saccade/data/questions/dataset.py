@@ -82,7 +82,9 @@ class Questions:
             raise UserError(f"{path} cannot be read ({error}): train this run again to resume it") from None
 
     def held_out(self, split: SplitName) -> list[Exercise]:
-        return {"train": self.train, "valid": self.valid, "test": self.test}[split]
+        if split == "train":
+            return self.train
+        return self.valid if split == "valid" else self.test
 
 
 def prepare(config: QuestionsConfig, directory: Path, say: Say) -> Questions:

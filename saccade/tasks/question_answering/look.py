@@ -53,6 +53,7 @@ def look(task: "QuestionAnsweringTask", example: Example[Asked], only: str | Non
             "places": [
                 list(place) for place in zip(window.context.starts[here], window.context.ends[here], strict=True)
             ],
+            "first_sentence": _sentence_before(window),
             "sentences": sentence_numbers(words, window.context.starts[here], window.context.ends[here]),
             "begins": span[0].tolist(),
             "ends": span[1].tolist(),
@@ -72,6 +73,12 @@ def _holding(task: "QuestionAnsweringTask", asked: Asked, answer: Answered) -> W
         return min(before, places.ends[window.last - 1] - answer.best.end)
 
     return max(several, key=room)
+
+
+def _sentence_before(window: Window) -> int:
+    """The number, in the whole context, of the sentence that the window begins in."""
+    words = window.context
+    return sentence_numbers(words.words, words.starts, words.ends)[window.first]
 
 
 def _recorded(task: "QuestionAnsweringTask", window: Window, only: str | None) -> list[AttentionMap]:
