@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, ValidationInfo, model_validator
 
@@ -31,6 +31,7 @@ from saccade.errors import Say, UserError
 from saccade.files import make_directory, write_text
 
 FEW_PAIRS = 1000
+ColumnNumber = Annotated[int, Field(ge=1, le=1000)]
 
 
 class CorpusConfig(Config):
@@ -43,6 +44,9 @@ class CorpusConfig(Config):
     valid_target: ExistingFile | None = None
     test_source: ExistingFile | None = None
     test_target: ExistingFile | None = None
+    columns: tuple[ColumnNumber, ColumnNumber] | None = Field(
+        None, description="which columns of a TSV with more than two are source and target, such as [2, 3], from 1"
+    )
     split_seed: int = Field(
         1,
         ge=0,
@@ -159,13 +163,15 @@ def _read(config: CorpusConfig, say: Say) -> tuple[Reader, list[Phrase], list[Ph
 
     def everything(report: Report) -> Iterator[Pair]:
         assert config.source is not None
-        return read_pairs(config.source, config.target, lowercase=config.lowercase, report=report)
+        return read_pairs(
+            config.source, config.target, lowercase=config.lowercase, report=report, columns=config.columns
+        )
 
     def held_out(source: Path | None, target: Path | None) -> list[Phrase]:
         if source is None:
             return []
         report = Report()
-        pairs = _phrases(read_pairs(source, target, lowercase=config.lowercase, report=report))
+        pairs = _phrases(read_pairs(source, target, lowercase=config.lowercase, report=report, columns=config.columns))
         if report.empty:
             say(f"{source}: {report.sentence()}")
         return pairs

@@ -1,7 +1,7 @@
 """How good a run's answers are: exact match, F1, and where its attention is when the data name the supporting sentences."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,9 @@ from saccade.files import write_text
 from saccade.metrics.spans import FactScores, SpanScores, exact_match, score_spans
 from saccade.tasks.question_answering.answering import Answered
 from saccade.tasks.task import Example, SplitName
-from saccade.views.axes import Tokens
+from saccade.views.axes import Axis, Tokens
+
+_AT_A_TIME = 64
 
 if TYPE_CHECKING:
     from saccade.tasks.question_answering.options import QuestionOptions
@@ -53,54 +55,69 @@ def _list_mistakes(path: Path, exercises: Sequence[Exercise], answers: Sequence[
 
 @torch.no_grad()
 def fact_scores(task: "QuestionAnsweringTask", exercises: Sequence[Exercise]) -> list[FactScores]:
-    """For every attention that looks over the context: its weight on the supporting sentences, and how often the strongest sentence is one.
-    Who looks is averaged. Contexts in several windows are left out."""
+    """For every attention that looks over the context: its weight on the supporting sentences, and how often the strongest sentence is one;
+    of several hops also together. Who looks is averaged. Contexts in several windows are left out."""
     chosen = [(exercise, task.windows(exercise)) for exercise in exercises if exercise.facts]
-    whole = sorted(
-        ((exercise, first) for exercise, (first, *more) in chosen if not more), key=lambda pair: len(pair[1])
-    )
-    masses: dict[str, list[tuple[float, bool]]] = {}
+    whole = [(exercise, first) for exercise, (first, *more) in chosen if not more]
+    whole.sort(key=lambda pair: len(pair[1]))
+    looks: dict[str, list[Looked]] = {}
     task.model.eval()
-    for place in range(0, len(whole), 64):
-        part = whole[place : place + 64]
-        batch = task.collate([window for _, window in part])
+    for place in range(0, len(whole), _AT_A_TIME):
+        part = whole[place : place + _AT_A_TIME]
         with record_attention(task.model) as recorded:
-            task.logits(batch)
+            task.logits(task.collate([window for _, window in part]))
         for name in recorded:
-            if not _looks_at_context(task, name):
-                continue
-            weights = recorded.joined(name)
+            kind = _keys_of(task, name)
+            weights = recorded.joined(name).cpu()
             weights = weights.mean(1) if weights.dim() == 4 else weights  # heads
-            for row, (exercise, window) in enumerate(part):
-                masses.setdefault(name, []).append(_on_facts(weights[row], exercise, window))
-    return [
-        FactScores(
-            name,
-            100 * sum(mass for mass, _ in found) / len(found),
-            100 * sum(strongest for _, strongest in found) / len(found),
-        )
-        for name, found in masses.items()
-    ]
+            for row, (exercise, window) in enumerate(part if kind else ()):
+                looks.setdefault(name, []).append(_on_facts(weights[row], kind == "sentences", exercise, window))
+    scores = [_scored(name, found) for name, found in looks.items()]
+    return scores if len(looks) < 2 else [*scores, _together(list(looks.values()))]
 
 
-def _looks_at_context(task: "QuestionAnsweringTask", name: str) -> bool:
-    """As the model says."""
-    context = Tokens(("context",))
-    axes = {"question": Tokens(("question",)), "context": context, "sentences": context}
-    return task.model.attention_axes(name, axes)[1] is context  # type: ignore[operator]
+def _keys_of(task: "QuestionAnsweringTask", name: str) -> str:
+    """What this attention looks at, as the model says: the words or the sentences of the context; nothing where it is neither."""
+    axes: dict[str, Axis] = {side: Tokens((side,)) for side in ("question", "context", "sentences", "text")}
+    keys = task.model.attention_axes(name, axes)[1]  # type: ignore[operator]
+    return next((side for side in ("context", "sentences") if keys is axes[side]), "")
 
 
-def _on_facts(weights: Tensor, exercise: Exercise, window: Window) -> tuple[float, bool]:
-    """Of the weights (Q, C) of one question, averaged over its words: the share on the supporting sentences, and whether the strongest is
-    one."""
-    mean = weights[: len(window.question), : len(window)].mean(0)  # (C,)
+@dataclass(frozen=True)
+class Looked:
+    """Where one attention looked in one story."""
+
+    mass: float  # on the supporting sentences
+    strongest: int  # sentence
+    facts: frozenset[int]
+
+
+def _on_facts(weights: Tensor, of_sentences: bool, exercise: Exercise, window: Window) -> Looked:
+    """Weights (Q, K) of one question over words or sentences, averaged over who looks."""
     cut = window.context
     numbers = sentence_numbers(cut.words, cut.starts, cut.ends)
-    facts = {
+    facts = frozenset(
         number
         for number, start in zip(numbers, cut.starts, strict=True)
         if any(begin <= start < end for begin, end in exercise.facts)
-    }
-    by_sentence = torch.zeros(numbers[-1] + 1).index_add(0, torch.tensor(numbers), mean.cpu())
+    )
+    count = numbers[-1] + 1
+    if of_sentences:
+        by_sentence = weights.mean(0)[:count]
+    else:
+        mean = weights[: len(window.question), : len(window)].mean(0)  # (C,)
+        by_sentence = torch.zeros(count).index_add(0, torch.tensor(numbers), mean)
     mass = float(by_sentence[sorted(facts)].sum() / by_sentence.sum().clamp_min(1e-12))
-    return mass, int(by_sentence.argmax()) in facts
+    return Looked(mass, int(by_sentence.argmax()), facts)
+
+
+def _scored(name: str, looks: Sequence[Looked]) -> FactScores:
+    strongest = [look.strongest in look.facts for look in looks]
+    return FactScores(name, 100 * sum(look.mass for look in looks) / len(looks), 100 * sum(strongest) / len(looks))
+
+
+def _together(looks: Sequence[Sequence[Looked]]) -> FactScores:
+    """Several attentions: how often each supporting sentence is the strongest of some."""
+    found = [hops[0].facts <= {look.strongest for look in hops} for hops in zip(*looks, strict=True)]
+    mass = sum(look.mass for several in looks for look in several) / sum(map(len, looks))
+    return FactScores("all together (every fact is the strongest of one)", 100 * mass, 100 * sum(found) / len(found))

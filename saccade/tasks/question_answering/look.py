@@ -94,6 +94,7 @@ def _recorded(task: "QuestionAnsweringTask", window: Window, only: str | None) -
         "question": Tokens(window.question.words),
         "context": Tokens(words),
         "sentences": Tokens(tuple(sentences)),
+        "text": Tokens(task.reader.labels(window)),
     }
     titles = {id(axis): name for name, axis in axes.items()}
     with record_attention(task.model) as recorded:

@@ -63,6 +63,10 @@ class Reader(Protocol):
         ...
 
     def collate(self, chosen: Sequence[Window]) -> Batch: ...
+    def labels(self, window: Window) -> tuple[str, ...]:
+        """What the model reads, where it reads both texts as one."""
+        ...
+
     def logits(self, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
         """Of the first and the last word, (B, 1 + C) each."""
         ...
@@ -99,6 +103,9 @@ class WordReader:
     def logits(self, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
         start, end = model(batch)
         return start, end
+
+    def labels(self, window: Window) -> tuple[str, ...]:
+        return (*window.question.words, *window.context.words[window.first : window.last])
 
     @torch.no_grad()
     def take(self, vectors: WordVectors, model: nn.Module, say: Say) -> None:
@@ -169,6 +176,10 @@ class TokenReader:
             starts=starts,
             ends=ends,
         )
+
+    def labels(self, window: Window) -> tuple[str, ...]:
+        text = self.joined(window.question.ids, window.context.ids[window.first : window.last])
+        return tuple(self.tokenizer.pieces(text.ids))
 
     def logits(self, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
         assert isinstance(batch, PairBatch)
