@@ -44,6 +44,7 @@ class Memory(nn.Module):
     def __init__(self, config: Config, shapes: Shapes):
         super().__init__()
         size, hops = config.hidden, config.hops
+        self.oldest = config.sentences - 1
         self.embeds = nn.ModuleList(nn.Embedding(shapes.source_words, size, padding_idx=0) for _ in range(hops + 1))
         self.ages = nn.ModuleList(nn.Embedding(config.sentences, size) for _ in range(hops + 1))
         self.hops = nn.ModuleList(Attend(Dot(size)) for _ in range(hops))
@@ -66,9 +67,7 @@ class Memory(nn.Module):
         visible = (lengths > 0)[:, None]  # (B, 1, S)
         order = _order(of_sentence, lengths, self.between.in_features)
         count = visible.sum(-1)  # (B, 1)
-        age = (count - 1 - torch.arange(lengths.shape[1], device=count.device)).clamp(
-            0, self.ages[0].num_embeddings - 1
-        )
+        age = (count - 1 - torch.arange(lengths.shape[1], device=count.device)).clamp(0, self.oldest)
 
         def memory(number: int) -> Tensor:
             words = self.embeds[number](batch.forms)[batch.context]  # (B, C, D)
@@ -77,6 +76,7 @@ class Memory(nn.Module):
         u = self._question(batch)[:, None]  # (B, 1, D)
         keys = self.dropout(memory(0))
         for number, hop in enumerate(self.hops):
+            assert isinstance(hop, Attend)
             scores = hop.score(u, keys).masked_fill(~visible, -torch.inf)  # (B, 1, S)
             values = self.dropout(memory(number + 1))
             u = self.between(u) + hop(u, keys, values, visible=visible).context

@@ -6,6 +6,7 @@ Of a context in several windows, the one that holds the answer is shown.
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 
 from saccade.attention import record_attention
@@ -37,7 +38,7 @@ def look(task: "QuestionAnsweringTask", example: Example[Asked], only: str | Non
     here = slice(window.first, window.last)
     words = window.context.words[here]
     span = torch.stack((found.first_words[here], found.last_words[here])).float()
-    maps = _recorded(task, window, only)
+    maps = _recorded(task, window, asked.context, only)
     text = answer.text or NO_ANSWER
     whole = f"words {window.first + 1:,} to {window.last:,} of {len(window.context):,}"
     return View(
@@ -81,19 +82,11 @@ def _sentence_before(window: Window) -> int:
     return sentence_numbers(words.words, words.starts, words.ends)[window.first]
 
 
-def _recorded(task: "QuestionAnsweringTask", window: Window, only: str | None) -> list[AttentionMap]:
-    words = window.context.words[window.first : window.last]
-    cut = window.context
-    places = (cut.starts[window.first : window.last], cut.ends[window.first : window.last])
-    numbers = sentence_numbers(words, *places)
-    sentences = [
-        " ".join(word for word, own in zip(words, numbers, strict=True) if own == number)
-        for number in range(numbers[-1] + 1)
-    ]
+def _recorded(task: "QuestionAnsweringTask", window: Window, context: str, only: str | None) -> list[AttentionMap]:
     axes: dict[str, Axis] = {
         "question": Tokens(window.question.words),
-        "context": Tokens(words),
-        "sentences": Tokens(tuple(sentences)),
+        "context": Tokens(window.context.words[window.first : window.last]),
+        "sentences": Tokens(tuple(_sentences(window, context))),
         "text": Tokens(task.reader.labels(window)),
     }
     titles = {id(axis): name for name, axis in axes.items()}
@@ -102,10 +95,32 @@ def _recorded(task: "QuestionAnsweringTask", window: Window, only: str | None) -
     maps = []
     for name in recorded:
         queries, keys = task.model.attention_axes(name, axes)  # type: ignore[operator]
-        title = (titles.get(id(queries), "question"), titles.get(id(keys), "context"))
+        title = (titles.get(id(queries), "looks"), titles.get(id(keys), "context"))
         maps.append(AttentionMap(name, recorded.joined(name)[0], queries, keys, *title))
-    chosen = [each for each in maps if fnmatchcase(each.name, only or "*")]
+    if only is None:
+        return _with_hops_together(maps)
+    chosen = [each for each in maps if fnmatchcase(each.name, only)]
     if not chosen:
         names = ", ".join(each.name for each in maps)
         raise UserError(f"no attention of this model matches {only!r}: it has {names}")
     return chosen
+
+
+def _sentences(window: Window, context: str) -> list[str]:
+    here = slice(window.first, window.last)
+    words, starts, ends = window.context.words[here], window.context.starts[here], window.context.ends[here]
+    numbers = sentence_numbers(words, starts, ends)
+    firsts = [numbers.index(number) for number in range(numbers[-1] + 1)]
+    lasts = [*(first - 1 for first in firsts[1:]), len(words) - 1]
+    return [context[starts[first] : ends[last]] for first, last in zip(firsts, lasts, strict=True)]
+
+
+def _with_hops_together(maps: list[AttentionMap]) -> list[AttentionMap]:
+    """Looks over the same sentences, one after the other, as the rows of one map."""
+    hops = [each for each in maps if len(each.queries) == 1 and each.key_title == "sentences"]
+    if len(hops) < 2:
+        return maps
+    weights = np.concatenate([hop.weights for hop in hops], axis=1)  # (1, hops, sentences)
+    queries = Tokens(tuple(label for hop in hops for label in hop.queries.labels))
+    together = AttentionMap("hops", weights, queries, hops[0].keys, "looks", "sentences")
+    return [together, *(each for each in maps if each not in hops)]
