@@ -49,6 +49,7 @@ __all__ = [
     "Config",
     "ExistingFile",
     "ExistingFolder",
+    "ExistingPath",
     "Recipe",
     "StartConfig",
     "find_recipe",
@@ -99,6 +100,13 @@ def _existing_folder(path: Path, info: ValidationInfo) -> Path:
     return path
 
 
+def _existing_path(path: Path, info: ValidationInfo) -> Path:
+    path = _absolute(path)
+    if _files_are_checked(info) and not os.path.exists(path):
+        raise ValueError(f"there is no file or folder {path}{_near(path, os.path.exists)}")
+    return path
+
+
 def _starting_folder(path: Path, info: ValidationInfo) -> Path:
     """A folder, or the short name of a model that is an installed package."""
     try:
@@ -125,6 +133,9 @@ def _near(path: Path, is_meant: Callable[[Path], bool]) -> str:
 ExistingFile = Annotated[Path, Field(strict=False), Means("the path of a file"), AfterValidator(_existing_file)]
 ExistingFolder = Annotated[Path, Field(strict=False), Means("the path of a folder"), AfterValidator(_existing_folder)]
 
+ExistingPath = Annotated[
+    Path, Field(strict=False), Means("the path of a file or a folder"), AfterValidator(_existing_path)
+]
 StartingFolder = Annotated[
     Path, Field(strict=False), Means("the path of a folder, or minilm"), AfterValidator(_starting_folder)
 ]

@@ -27,6 +27,7 @@ from saccade.attention import Learned, MultiHead, Packed, Packing, padding
 from saccade.config.recipe import Config as BaseConfig
 from saccade.layers.dropout import Dropout
 from saccade.layers.feed_forward import Activation, feed_forward
+from saccade.layers.pooling import mean_over
 from saccade.layers.transformer import EncoderLayer, Norm
 from saccade.models.shapes import Shapes
 from saccade.views.axes import Axis
@@ -36,6 +37,7 @@ _SMALL = 0.02  # the deviation of the first weights
 
 class Config(BaseConfig):
     serves: ClassVar[tuple[str, ...]] = ("text-classes", "masked-language", "spans")
+    takes_special: ClassVar[bool] = True  # texts come with special tokens around them: classes are read from the first
 
     layers: int = Field(4, ge=1)
     width: int = Field(256, ge=2)
@@ -57,6 +59,11 @@ class Config(BaseConfig):
         "tanh", description="the layer between what is pooled and the classes"
     )
 
+    @property
+    def reads_first_token(self) -> bool:
+        """Whether classes are read from the first token, or from the mean of all."""
+        return self.pooling == "class"
+
     @model_validator(mode="after")
     def _heads_divide_width(self) -> "Config":
         if self.width % self.heads:
@@ -77,8 +84,12 @@ class Embedding(nn.Module):
 
     def forward(self, tokens: Tensor, positions: Tensor, segments: Tensor | None) -> Tensor:
         """`tokens` (..., N), `positions` (..., N, D) of the table, `segments` (..., N) or None where all are of the first."""
+        return self.around(self.words(tokens), positions, segments)
+
+    def around(self, words: Tensor, positions: Tensor, segments: Tensor | None) -> Tensor:
+        """The same from the features of the words."""
         kinds = self.segments.weight[0] if segments is None else self.segments(segments)
-        return self.dropout(self.norm(self.words(tokens) + positions + kinds))
+        return self.dropout(self.norm(words + positions + kinds))
 
 
 class ClassHead(nn.Module):
@@ -149,6 +160,15 @@ class Bert(nn.Module):
         head = self.words if self.spans is None else self.spans
         return x if head is None else head(x)
 
+    def from_embedded(self, words: Tensor, lengths: Tensor) -> tuple[Tensor, None]:
+        """The logits of classes from the features of the words (B, N, D)."""
+        x = self.embed.around(words, self.embed.positions(words.shape[1]), None)
+        visible = padding(lengths, words.shape[1])
+        for layer in self.layers:
+            x = layer(x, visible)
+        assert self.classes is not None
+        return self.classes(self.norm(x), visible), None
+
     def encode(self, tokens: Tensor, lengths: Tensor, segments: Tensor | None = None) -> Tensor:
         """x (B, N, D) of tokens (B, N), of which the first `lengths` (B,) of a row are text. What stands where padded means nothing."""
         if not torch.compiler.is_compiling() and self.packs:
@@ -191,12 +211,6 @@ class Bert(nn.Module):
             x = layer(x, packed=Packed(packing, packing))
         x = packing.pad(self.norm(x))  # (1, P, D) -> (B, L, D)
         return F.pad(x, (0, 0, 0, tokens.shape[1] - packing.longest))
-
-
-def mean_over(x: Tensor, visible: Tensor) -> Tensor:
-    """The mean (B, D) of x (B, N, D) over the positions that are visible (B, 1, N): padding has no part in it."""
-    inside = visible.transpose(1, 2).to(x.dtype)  # (B, N, 1)
-    return (x * inside).sum(1) / inside.sum(1).clamp(min=1)
 
 
 _POOLERS: dict[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "relu": F.relu, "none": nn.Identity()}

@@ -208,6 +208,9 @@ class Step:
     epsilon: float | None = None
     weight_decay: float | None = None
     max_grad_norm: float | None = None
+    rates: Mapping[nn.Parameter, float] = field(
+        default_factory=dict
+    )  # of parameters that learn at another rate: times the rate
 
 
 @dataclass(frozen=True)

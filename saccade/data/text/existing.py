@@ -91,6 +91,9 @@ class ExistingTokenizer(Spelled):
         content = {"kind": self.kind, "size": self._size, "special": vars(self.special)}
         return json.dumps({**content, "engine": json.loads(self._engine.to_str())}, ensure_ascii=False)
 
+    def to_engine(self) -> tokenizers.Tokenizer:
+        return tokenizers.Tokenizer.from_str(self._engine.to_str())
+
     @classmethod
     def from_json(cls, text: str) -> "ExistingTokenizer":
         content = json.loads(text)

@@ -11,6 +11,8 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import tokenizers
+
 from saccade.data.text.lines import MAX_CHARACTERS
 from saccade.data.text.words import WORDS
 from saccade.errors import UserError
@@ -71,6 +73,9 @@ class Spelled:
     def __len__(self) -> int: ...
     @abstractmethod
     def to_json(self) -> str: ...
+    @abstractmethod
+    def to_engine(self) -> tokenizers.Tokenizer:
+        """A copy for other libraries, which reads texts as `encode` does."""
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text, without special tokens around it."""

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 import tokenizers
-from tokenizers import models, trainers
+from tokenizers import decoders, models, normalizers, trainers
 
 from saccade.data.text.pairs import Pair, Report
 from saccade.data.text.spelling import (
@@ -136,6 +136,14 @@ class Tokenizer(Spelled):
     def to_json(self) -> str:
         engine = json.loads(self._engine.to_str())
         return json.dumps({"kind": self.kind, "lowercase": self.lowercase, "engine": engine}, ensure_ascii=False)
+
+    def to_engine(self) -> tokenizers.Tokenizer:
+        engine = tokenizers.Tokenizer.from_str(self._engine.to_str())
+        if self.lowercase:
+            engine.normalizer = normalizers.Lowercase()
+        if self.kind == "bpe":
+            engine.decoder = decoders.ByteLevel()
+        return engine
 
     @classmethod
     def from_json(cls, text: str) -> "Tokenizer":

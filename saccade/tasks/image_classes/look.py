@@ -30,7 +30,8 @@ from saccade.views.view import View
 
 if TYPE_CHECKING:
     from saccade.models.glimpse import GlimpseNetwork
-    from saccade.tasks.image_classes.task import Classified, ImageClassTask
+    from saccade.tasks.classified import Classified
+    from saccade.tasks.image_classes.task import ImageClassTask
 
 Pixel = tuple[int, int]  # row, column
 

@@ -5,7 +5,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from saccade.views.axes import Axis, Dates, Grid, Objects, Steps, labels
-from saccade.views.figures import boxes, matrix, overlay, steps
+from saccade.views.figures import boxes, matrix, overlay, running, steps
 from saccade.views.figures.canvas import Block, stacked
 from saccade.views.figures.layout import is_heat
 from saccade.views.lettering import Lettering
@@ -31,6 +31,8 @@ def draw(view: "View") -> "Figure":
             blocks += [steps.block(view, axis, lettering) for axis in _axes(maps) if isinstance(axis, Steps)]
         elif kind == "overlay":
             blocks.append(overlay.block(view, maps, lettering))
+        elif kind == "running":
+            blocks.append(running.block(maps, lettering, len(shown) > 1))
         else:
             blocks += _beside(view, maps, lettering)
             blocks.append(matrix.block(maps, lettering, len(shown) > 1, view.title))
@@ -43,6 +45,8 @@ def _kind(view: "View", attention: AttentionMap) -> str:
         return "steps" if isinstance(queries, Steps) and queries.windows else "overlay"
     if view.picture is not None and isinstance(queries, Grid) and len(keys) <= _MOST_PICTURES:
         return "overlay"
+    if running.is_running(attention):
+        return "running"
     return "heat" if is_heat(attention) else "matrix"
 
 
