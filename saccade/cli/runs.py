@@ -10,9 +10,10 @@ import typer
 
 from saccade.cli.app import RUNS, app
 from saccade.cli.options import JsonOption, RunArgument, SkipBadInputsOption
-from saccade.cli.printing import elapsing, print_columns, print_json, with_progress
+from saccade.cli.printing import print_columns, print_json, with_progress
 from saccade.cli.signature import with_parameters
 from saccade.errors import ConfigError, UserError
+from saccade.waiting import elapsing
 
 if TYPE_CHECKING:
     from saccade.config.options import Command, Options

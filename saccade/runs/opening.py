@@ -33,8 +33,8 @@ def stored_recipe(path: Path) -> Recipe:
 
 
 def task_class(recipe: Recipe) -> type[AnyTask]:
-    found: type[AnyTask] = recipe.task_module.TASK
-    return found
+    task: type[AnyTask] = recipe.task_module.TASK
+    return task
 
 
 def _adopted(path: Path) -> AnyTask | None:

@@ -151,8 +151,8 @@ def _require_its_recipe(recipe: str | Path, directory: RunDirectory) -> None:
         find_recipe(recipe)  # a name that stands for nothing is a slip
     descriptions = {description: name for name, description in configs.recipes()}
     own = configs.load(directory.config, check_files=False).description
-    given = next((description for description, name in descriptions.items() if name == str(recipe)), own)
-    if own in descriptions and given != own:
+    named = next((description for description, name in descriptions.items() if name == str(recipe)), own)
+    if own in descriptions and named != own:
         raise ConfigError(
             f"{directory.path} is a run of {descriptions[own]} and {recipe} was given: resume it with "
             f"`saccade train {descriptions[own]} --out {directory.path} --resume`, or start {recipe} in another place"

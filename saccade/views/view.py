@@ -42,7 +42,7 @@ class Word:
 @dataclass(frozen=True, eq=False)
 class View:
     title: str  # the line above everything: the sentence, or the class with its probability
-    maps: tuple[AttentionMap, ...]  # all that were recorded, in the order of the model
+    maps: tuple[AttentionMap, ...]  # all that were recorded, in the model's order; a mean of them may come first
     text: str = ""  # the answer in one line
     answer: Mapping[str, Any] = field(default_factory=dict)  # the answer as JSON values
     source: str = ""  # the name of the picture, where the title does not hold what was looked at

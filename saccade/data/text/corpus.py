@@ -130,10 +130,10 @@ def prepare(config: CorpusConfig, directory: Path, say: Say, start: StartConfig 
     _save_held_out(directory / "held-out.jsonl", valid, test)
     say(f"training pairs: {report.sentence()}; {len(valid):,} to validate and {len(test):,} to test")
     if report.in_held_out_files:
-        one = report.in_held_out_files == 1
+        is_one = report.in_held_out_files == 1
         say(
-            f"{counted(report.in_held_out_files, 'training pair')} also {'occurs' if one else 'occur'} in the validation or test files; "
-            f"{'it was' if one else 'they were'} left out of training"
+            f"{counted(report.in_held_out_files, 'training pair')} also {'occurs' if is_one else 'occur'} in the validation or test files; "
+            f"{'it was' if is_one else 'they were'} left out of training"
         )
     if report.kept < FEW_PAIRS:
         them = "it" if report.kept == 1 else "them"
