@@ -3,6 +3,7 @@
 Of a context in several windows, the one that holds the answer is shown.
 """
 
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
@@ -23,8 +24,8 @@ from saccade.views.view import View
 if TYPE_CHECKING:
     from saccade.tasks.question_answering.task import QuestionAnsweringTask
 
-SPAN = "answer"  # the name of the map of start and end probabilities
 _BEST = 5
+_SHORT = 60  # words of a context that a picture shows beside each word of the question
 
 
 @torch.no_grad()
@@ -37,13 +38,22 @@ def look(task: "QuestionAnsweringTask", example: Example[Asked], only: str | Non
     window = _holding(task, asked, answer)
     here = slice(window.first, window.last)
     words = window.context.words[here]
-    span = torch.stack((found.first_words[here], found.last_words[here])).float()
+    begins, ends = found.first_words[here].float(), found.last_words[here].float()
+    spans = [
+        AttentionMap(f"answer {name}s", weights[None], Tokens((f"{name}s",)), Tokens(words), "answer", "context")
+        for name, weights in (("begin", begins), ("end", ends))
+    ]
     maps = _recorded(task, window, asked.context, only)
+    is_short = only is not None or len(words) <= _SHORT
     text = answer.text or NO_ANSWER
     whole = f"words {window.first + 1:,} to {window.last:,} of {len(window.context):,}"
     return View(
         title=asked.question,
-        maps=(*maps, AttentionMap(SPAN, span, Tokens(("begins", "ends")), Tokens(words), "answer", "context")),
+        maps=(*maps, *spans),
+        summary=() if is_short else (*_mean_looks(maps), *spans),
+        hint=""
+        if is_short
+        else "shows the words of the question averaged: --only '*' draws every one, and .html holds them all",
         text=f"{' '.join(text.split())} (probability {answer.best.probability:.2f})",
         answer=answer.to_dict(),
         truth=example.truth,
@@ -56,8 +66,8 @@ def look(task: "QuestionAnsweringTask", example: Example[Asked], only: str | Non
             ],
             "first_sentence": _sentence_before(window),
             "sentences": sentence_numbers(words, window.context.starts[here], window.context.ends[here]),
-            "begins": span[0].tolist(),
-            "ends": span[1].tolist(),
+            "begins": begins.tolist(),
+            "ends": ends.tolist(),
         },
     )
 
@@ -87,7 +97,7 @@ def _recorded(task: "QuestionAnsweringTask", window: Window, context: str, only:
         "question": Tokens(window.question.words),
         "context": Tokens(window.context.words[window.first : window.last]),
         "sentences": Tokens(tuple(_sentences(window, context))),
-        "text": Tokens(task.reader.labels(window)),
+        "text": Tokens(("both texts",)),
     }
     titles = {id(axis): name for name, axis in axes.items()}
     with record_attention(task.model) as recorded:
@@ -95,8 +105,12 @@ def _recorded(task: "QuestionAnsweringTask", window: Window, context: str, only:
     maps = []
     for name in recorded:
         queries, keys = task.model.attention_axes(name, axes)  # type: ignore[operator]
+        weights = recorded.joined(name)[0]
+        if keys is axes["text"]:  # both texts in one: what the question's tokens look at in the context
+            asks, told = task.reader.places(window)
+            queries, keys, weights = axes["question"], axes["context"], weights[..., asks, told]
         title = (titles.get(id(queries), "looks"), titles.get(id(keys), "context"))
-        maps.append(AttentionMap(name, recorded.joined(name)[0], queries, keys, *title))
+        maps.append(AttentionMap(name, weights, queries, keys, *title))
     if only is None:
         return _with_hops_together(maps)
     chosen = [each for each in maps if fnmatchcase(each.name, only)]
@@ -104,6 +118,17 @@ def _recorded(task: "QuestionAnsweringTask", window: Window, context: str, only:
         names = ", ".join(each.name for each in maps)
         raise UserError(f"no attention of this model matches {only!r}: it has {names}")
     return chosen
+
+
+def _mean_looks(maps: Sequence[AttentionMap]) -> list[AttentionMap]:
+    """Over the context, whoever looks: the mean over words of the question, heads and layers, as running text."""
+    over = [each for each in maps if each.key_title == "context" and each.query_title != "context"]
+    others = [each for each in maps if each.key_title == "sentences"]
+    if not over:
+        return others
+    mean = np.mean([each.weights.mean(axis=(0, 1)) for each in over], axis=0)  # (K,)
+    name = over[0].name if len(over) == 1 else "mean of the layers"
+    return [AttentionMap(name, mean[None], Tokens(("the question",)), over[0].keys, "question", "context"), *others]
 
 
 def _sentences(window: Window, context: str) -> list[str]:

@@ -53,7 +53,7 @@ export class Panel extends ViewPanel {
   // The context as it was written, each word of the window an element, the words of a sentence together.
   build(view) {
     const {context, places, sentences} = view;
-    const looks = view.maps.find((map) => map.query_title === "question" && map.key_title === "context" && map.queries.labels.length > 1);
+    const looks = view.maps.filter((map) => map.query_title === "question" && map.key_title === "context" && map.queries.labels.length > 1).at(-1);
     this.looks = looks && looks.weights[0].map((row, query) => row.map((_, key) => looks.weights.reduce((sum, head) => sum + head[query][key], 0) / looks.weights.length));
     this.words = places.map(([start, end]) => element("span", {className: "tinted", textContent: context.slice(start, end)}));
     this.parts = [];

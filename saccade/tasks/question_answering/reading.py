@@ -63,8 +63,8 @@ class Reader(Protocol):
         ...
 
     def collate(self, chosen: Sequence[Window]) -> Batch: ...
-    def labels(self, window: Window) -> tuple[str, ...]:
-        """What the model reads, where it reads both texts as one."""
+    def places(self, window: Window) -> tuple[slice, slice]:
+        """Where question and context stand, where the model reads both as one text."""
         ...
 
     def logits(self, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -104,8 +104,8 @@ class WordReader:
         start, end = model(batch)
         return start, end
 
-    def labels(self, window: Window) -> tuple[str, ...]:
-        return (*window.question.words, *window.context.words[window.first : window.last])
+    def places(self, window: Window) -> tuple[slice, slice]:
+        return slice(0, len(window.question)), slice(len(window.question), len(window.question) + len(window))
 
     @torch.no_grad()
     def take(self, vectors: WordVectors, model: nn.Module, say: Say) -> None:
@@ -177,9 +177,9 @@ class TokenReader:
             ends=ends,
         )
 
-    def labels(self, window: Window) -> tuple[str, ...]:
+    def places(self, window: Window) -> tuple[slice, slice]:
         text = self.joined(window.question.ids, window.context.ids[window.first : window.last])
-        return tuple(self.tokenizer.pieces(text.ids))
+        return slice(text.first, text.first + len(window.question)), slice(text.second, text.second + len(window))
 
     def logits(self, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
         assert isinstance(batch, PairBatch)

@@ -69,6 +69,7 @@ def test_a_context_of_any_length_is_read_in_windows(run):
     assert long[answer.best.start : answer.best.end] == answer.text
     view = run.look({"question": "Where is Ines?", "context": long})
     assert "words" in view.subtitle
+    assert [len(each.queries) for each in view.summary] == [1, 1, 1]  # long texts are drawn as running text
 
 
 def _exercise(question, context):
@@ -79,11 +80,11 @@ def _exercise(question, context):
 
 def test_a_view_shows_the_question_over_the_context_and_where_the_answer_begins_and_ends(run, tmp_path):
     view = run.look({"question": "Where is Ines?", "context": STORY})
-    first, *_, span = view.maps
+    first, *_, begins, ends = view.maps
     assert (first.query_title, first.key_title) == ("question", "context")
     assert (len(first.queries), len(first.keys)) == (4, 18)
-    assert span.queries.words == ("begins", "ends")
-    assert span.weights[0, 0].sum() == pytest.approx(span.weights[0, 1].sum(), abs=1e-5)
+    assert (begins.queries.words, ends.queries.words) == (("begins",), ("ends",))
+    assert begins.weights.sum() == pytest.approx(ends.weights.sum(), abs=1e-5)
     view.save(tmp_path / "look.png")
     with pytest.raises(UserError, match=r"it has flow\.to_context, flow\.to_question"):
         run.look({"question": "Where is Ines?", "context": STORY}, only="nothing")
