@@ -42,7 +42,7 @@ def seasons(fields: int, seed: int, clouds: float = 0.3) -> SeriesTable:
         values=np.concatenate(values).astype(np.float32),
         labels=tuple(labels),
     )
-    return with_clouds(table, CloudsConfig(share=clouds, seed=seed)) if clouds else table
+    return with_clouds(table, CloudsConfig.model_validate({"share": clouds, "seed": seed})) if clouds else table
 
 
 _FIRST = float(np.datetime64("2020-01-01").astype("datetime64[D]").astype(np.int64))

@@ -12,8 +12,10 @@ from saccade.data.series.dates import date_in, looks_like_dates
 from saccade.data.series.reading import is_text
 from saccade.errors import UserError
 
-_IDS = ("id", "fid", "sample_id", "field_id", "fieldid", "series", "series_id", "sample", "field", "parcel", "plot")
-_IDS += ("parcel_id", "plot_id", "point", "point_id", "pixel", "pixel_id", "objectid", "uid", "unique_id", "key")
+_IDS = (
+    *("id", "fid", "sample_id", "field_id", "fieldid", "series", "series_id", "sample", "field", "parcel", "plot"),
+    *("parcel_id", "plot_id", "point", "point_id", "pixel", "pixel_id", "objectid", "uid", "unique_id", "key"),
+)
 _DATES = ("date", "datetime", "timestamp", "day", "datum", "acquisition_date", "time", "position", "index", "step", "t")
 _LABELS = ("label", "class", "target", "crop", "crop_type", "croptype", "landcover", "land_cover", "category", "labels")
 _CLOUDS = ("cloud", "clouds", "cloudy", "clouded", "is_cloud", "cloud_mask", "clm", "cloud_cover")
@@ -24,8 +26,9 @@ _PLACES = (
     ("long", "lat"),
     ("x", "y"),
     ("easting", "northing"),
+    ("col", "row"),
+    ("column", "row"),
 )
-_PLACES += (("col", "row"), ("column", "row"))
 _NEVER_BANDS = (
     "doy",
     "dayofyear",

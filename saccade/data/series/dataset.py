@@ -69,7 +69,7 @@ class SeriesConfig(Config):
     fewest: int = Field(2, ge=2, description="classes of fewer series are left out, and said")
     longest: int = Field(3000, ge=1, description="dates of a series at most")
 
-    clouds: CloudsConfig = CloudsConfig()
+    clouds: CloudsConfig = Field(CloudsConfig.model_validate({}), description="generated clouds")
     clouded: Literal["keep", "interpolate", "remove"] = Field(
         "keep", description="what is done to clouded observations before training and predicting"
     )

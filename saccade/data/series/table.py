@@ -46,19 +46,19 @@ class SeriesTable:
 
     def chosen(self, numbers: Sequence[int] | NDArray[np.integer[Any]]) -> "SeriesTable":
         """Some of the series, in this order."""
-        numbers = np.asarray(numbers, np.int64)
-        lengths = self.lengths[numbers]
+        chosen: NDArray[np.int64] = np.asarray(numbers, np.int64)
+        lengths = self.lengths[chosen]
         starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        rows = np.repeat(self.starts[numbers] - starts[:-1], lengths) + np.arange(starts[-1])
+        rows = np.repeat(self.starts[chosen] - starts[:-1], lengths) + np.arange(starts[-1])
         return replace(
             self,
-            ids=tuple(self.ids[number] for number in numbers),
+            ids=tuple(self.ids[number] for number in chosen),
             starts=starts,
             days=self.days[rows],
             values=self.values[rows],
-            labels=_picked(self.labels, numbers),
-            groups=_picked(self.groups, numbers),
-            places=None if self.places is None else self.places[numbers],
+            labels=_picked(self.labels, chosen),
+            groups=_picked(self.groups, chosen),
+            places=None if self.places is None else self.places[chosen],
             clouds=None if self.clouds is None else self.clouds[rows],
         )
 
@@ -143,7 +143,8 @@ def keeping(table: SeriesTable, rows: NDArray[np.bool_]) -> SeriesTable:
 
 def measured_only(table: SeriesTable, origin: str, say: Say, longest: int) -> SeriesTable:
     """Without observations on which nothing was measured, and series that have no others."""
-    table = keeping(table, np.isfinite(table.values).any(1))
+    is_measured: NDArray[np.bool_] = np.isfinite(table.values).any(axis=1)  # type: ignore[assignment]
+    table = keeping(table, is_measured)
     lengths = table.lengths
     empty = np.flatnonzero(lengths == 0)
     if len(empty) == len(table):

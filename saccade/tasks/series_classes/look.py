@@ -1,7 +1,7 @@
 """What the model looked at while it named the class of one series: dates, with what was measured on them."""
 
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from saccade.data.series.table import SeriesTable
 from saccade.errors import UserError
 from saccade.tasks.series_classes.options import SeriesOptions
 from saccade.tasks.task import Example
-from saccade.views.axes import Dates
+from saccade.views.axes import Axis, Dates
 from saccade.views.maps import AttentionMap
 from saccade.views.view import View
 
@@ -77,9 +77,14 @@ def _recorded(task: "SeriesClassTask", table: SeriesTable, names: list[str]) -> 
     task.model.eval()
     with record_attention(task.model, names) as recorded:
         task.model(task.series.batch(np.arange(1), table).to(task.device))
-    model = task.model
+    model: Any = task.model
+
+    def axes_of(name: str) -> tuple[Axis, Axis]:
+        both: tuple[Axis, Axis] = model.attention_axes(name, axes)
+        return both
+
     return [
-        AttentionMap(name, recorded.joined(name)[0], *model.attention_axes(name, axes), "looks from", "date")  # type: ignore[operator]
+        AttentionMap(name, recorded.joined(name)[0], *axes_of(name), query_title="looks from", key_title="date")
         for name in recorded
     ]
 
