@@ -293,7 +293,7 @@ class Series:
     @property
     def _free(self) -> Named:
         """Labels and groups are not needed to predict."""
-        return replace(self.named, label=None, group=None, x=None, y=None, season=None)
+        return replace(self.named, bands=self.bands, label=None, group=None, x=None, y=None, season=None)
 
     def _checked(self, table: SeriesTable, origin: str, say: Say) -> SeriesTable:
         table = with_bands(table, self.bands, origin)

@@ -164,7 +164,7 @@ def named_column(frame: pd.DataFrame, setting: str, name: str | None) -> str | N
     near = nearest(name, names)
     shown = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
     hint = f"did you mean {near}?" if near else f"the columns are {shown}"
-    raise UserError(f"data.{setting} = {name}, and there is no such column: {hint}")
+    raise UserError(f"there is no column {name} (data.{setting}): {hint}")
 
 
 def first_of(frame: pd.DataFrame, names: Sequence[str]) -> str | None:

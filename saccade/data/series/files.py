@@ -145,7 +145,7 @@ def with_samples(table: SeriesTable, samples: pd.DataFrame | None, named: Named)
     """With place, group and label from a table that has a row for each id."""
     if samples is None:
         if named.group is not None and table.groups is None:
-            raise UserError(f"data.group = {named.group}, and there is no such column: check its name")
+            raise UserError(f"there is no column {named.group} (data.group): check its name")
         return table
     key = find_id(samples, named)
     if key is None:

@@ -13,6 +13,7 @@ from saccade.data.series.dates import iso
 from saccade.data.series.table import SeriesTable
 from saccade.errors import UserError
 from saccade.tasks.series_classes.options import SeriesOptions
+from saccade.tasks.series_classes.removing import left_out
 from saccade.tasks.task import Example
 from saccade.views.axes import Axis, Dates
 from saccade.views.maps import AttentionMap
@@ -30,9 +31,10 @@ def attentions(model: nn.Module) -> list[str]:
 
 
 @torch.no_grad()
-def look(task: "SeriesClassTask", example: Example[SeriesTable], only: str | None) -> View:
-    (answer,) = task.answers([example], SeriesOptions(best=None))
-    table = task.preprocessed(example.content)
+def look(task: "SeriesClassTask", example: Example[SeriesTable], options: SeriesOptions) -> View:
+    only = options.only
+    (answer,) = task.answers([example], SeriesOptions(best=None, without=options.without))
+    table = task.preprocessed(left_out(example.content, options.without))
     names = attentions(task.model)
     chosen = [
         name
@@ -54,12 +56,17 @@ def look(task: "SeriesClassTask", example: Example[SeriesTable], only: str | Non
         text=title,
         answer=answer.to_dict(),
         source=example.content.ids[0] if example.name.startswith(("valid:", "test:")) else example.name,
-        subtitle=f"else {others}" if others else "",
+        subtitle=" · ".join(part for part in (f"else {others}" if others else "", *_remarks(table, options)) if part),
         truth=example.truth,
         summary=pools if pools and only is None else (),
         hint=_hint(names, pools, only),
         first=maps.index(pools[0]) if pools else 0,
     )
+
+
+def _remarks(table: SeriesTable, options: SeriesOptions) -> list[str]:
+    clouded = "" if table.clouds is None or not (table.clouds >= CLOUDED).any() else "grey: clouded"
+    return [clouded, f"without {options.without}" if options.without else ""]
 
 
 def _hint(names: list[str], pools: tuple[AttentionMap, ...], only: str | None) -> str:

@@ -20,6 +20,9 @@ class SeriesOptions(Options):
     seasons: Path | None = option(
         None, "evaluate", "also draw the mean attention of each class over the season, as .png, .svg or .pdf"
     )
+    without: str | None = option(
+        None, "predict look", "dates to leave out, with commas, such as 2020-05-01,2020-06-01", max_length=20_000
+    )
     only: str | None = option(
         None, "look", "attention modules to show, by pattern such as 'layers.1*'; '*' is all", max_length=200
     )

@@ -28,7 +28,7 @@ from saccade.data.series import dataset as series_data
 from saccade.data.series.batch import SeriesBatch, augmented
 from saccade.data.series.dataset import SeriesConfig
 from saccade.data.series.store import SeriesSet
-from saccade.data.series.table import SeriesTable
+from saccade.data.series.table import SeriesTable, as_text
 from saccade.data.splits import SplitName
 from saccade.metrics.classes import score_classes
 from saccade.models.shapes import Shapes
@@ -131,9 +131,9 @@ class SeriesClassTask(Trained[SeriesTable, SeriesOptions]):
 
     @property
     def input(self) -> Series:
-        return Series(
-            self.series.table.bands, self.series.table.has_dates, self.recipe.data.named, self.recipe.data.longest
-        )
+        table, data = self.series.table, self.recipe.data
+        numbers = self.series.splits["valid"][:1]
+        return Series(table.bands, table.has_dates, data.named, data.longest, as_text(table.chosen(numbers)))
 
     @property
     def attends(self) -> bool:
@@ -237,13 +237,16 @@ class SeriesClassTask(Trained[SeriesTable, SeriesOptions]):
 
     def answers(self, examples: Sequence[Example[SeriesTable]], options: SeriesOptions) -> Iterator[ClassifiedSeries]:
         from saccade.tasks.series_classes.predictions import Predictions, require_ending
+        from saccade.tasks.series_classes.removing import left_out
 
         if options.out is not None:
             require_ending(options.out)
         written = Predictions(self.classes)
         for start in range(0, len(examples), AT_A_TIME):
             part = examples[start : start + AT_A_TIME]
-            table = self.preprocessed(series_data.joined([example.content for example in part]))
+            table = self.preprocessed(
+                series_data.joined([left_out(example.content, options.without) for example in part])
+            )
             shares = torch.from_numpy(self.judged(table, np.arange(len(table)))).exp()
             if options.out is not None:
                 written.add([example.name or example.content.ids[0] for example in part], shares.numpy())
@@ -264,7 +267,7 @@ class SeriesClassTask(Trained[SeriesTable, SeriesOptions]):
     def look(self, example: Example[SeriesTable], options: SeriesOptions) -> View:
         from saccade.tasks.series_classes.look import look
 
-        return look(self, example, options.only)
+        return look(self, example, options)
 
     def questions(self) -> Sequence[Question[SeriesTable]]:
         from saccade.tasks.series_classes.removing import removal
