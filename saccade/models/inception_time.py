@@ -40,9 +40,9 @@ class Inception(nn.Module):
         super().__init__()
         self.bottleneck = nn.Conv1d(channels, width, 1, bias=False) if channels > 1 else nn.Identity()
         inside = width if channels > 1 else channels
-        lengths = [max(kernel // 2**halvings, 2) for halvings in range(3)]
+        lengths = [kernel // 2**halvings // 2 * 2 + 1 for halvings in range(3)]  # odd, so that days keep their places
         self.branches = nn.ModuleList(
-            nn.Conv1d(inside, width, length, padding="same", bias=False) for length in lengths
+            nn.Conv1d(inside, width, length, padding=length // 2, bias=False) for length in lengths
         )
         self.pooled = nn.Sequential(nn.MaxPool1d(3, 1, 1), nn.Conv1d(channels, width, 1, bias=False))
         self.norm = nn.BatchNorm1d(4 * width)

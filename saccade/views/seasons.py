@@ -30,9 +30,10 @@ def draw(seasons: Sequence[Season], days: NDArray[np.float64], has_dates: bool, 
     from matplotlib.figure import Figure
 
     require_picture(path)
-    rows = -(-len(seasons) // _ACROSS)
-    figure = Figure(figsize=(_WIDE * _ACROSS, _TALL * rows + 0.7), layout="constrained")
-    charts: Any = figure.subplots(rows, _ACROSS, squeeze=False, sharex=True)
+    across = 2 if len(seasons) in (2, 4) else _ACROSS
+    rows = -(-len(seasons) // across)
+    figure = Figure(figsize=(_WIDE * across, _TALL * rows + 0.7), layout="constrained")
+    charts: Any = figure.subplots(rows, across, squeeze=False, sharex=True)
     most = max(float(season.attention.max()) for season in seasons)
     width = np.diff(days).min() if len(days) > 1 else 1.0
     lines: list[Any] = []
@@ -40,6 +41,7 @@ def draw(seasons: Sequence[Season], days: NDArray[np.float64], has_dates: bool, 
         if place >= len(seasons):
             chart.set_visible(False)
             continue
+        chart.tick_params(labelbottom=place + across >= len(seasons))
         lines = _chart(chart, seasons[place], days, width, most)
         if has_dates:
             _months(chart, days)

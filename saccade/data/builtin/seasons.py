@@ -1,7 +1,8 @@
-"""Generated fields: a season of four crops seen in three bands and an index, on irregular dates and through clouds.
+"""Generated fields: a season of six crops seen in three bands and an index, on irregular dates and through clouds.
 
-Every crop has a curve of greenness over the year (wheat early, maize late, two harvests of rice, pasture nearly even); a field is early
-or late, vigorous or poor. Red falls and near infrared rises with greenness. Each field is seen on dates of its own.
+Every crop has a curve of greenness over the year (barley a little before wheat, soya a little after maize, two harvests of rice, pasture
+nearly even); a field is early or late, vigorous or poor. Red falls and near infrared rises with greenness. Each field is seen on dates of
+its own.
 """
 
 import numpy as np
@@ -12,8 +13,10 @@ from saccade.data.series.table import SeriesTable
 
 # By crop: (middle, width and height of each season of growth, in days of the year)
 _CROPS: dict[str, tuple[tuple[float, float, float], ...]] = {
-    "wheat": ((130, 38, 0.75),),
-    "maize": ((205, 34, 0.8),),
+    "wheat": ((134, 36, 0.75),),
+    "barley": ((116, 30, 0.70),),
+    "maize": ((203, 36, 0.8),),
+    "soya": ((220, 29, 0.78),),
     "rice": ((120, 24, 0.7), (245, 24, 0.7)),
     "pasture": ((170, 110, 0.42),),
 }

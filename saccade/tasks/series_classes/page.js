@@ -14,7 +14,7 @@ export class Panel {
     this.choice = element("div", {className: "controls"});
     this.change = element("p", {className: "status", role: "status"});
     this.worth = element("p", {className: "quiet"});
-    this.general.result.append(this.choice, this.change, this.worth);
+    this.general.files.before(this.choice, this.change, this.worth);
     this.root.addEventListener("click", () => this.offer());
     this.root.addEventListener("keyup", () => this.offer());
   }
