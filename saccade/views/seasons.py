@@ -13,7 +13,6 @@ from saccade.views.confusion import require_picture
 from saccade.views.figures.palette import INK, QUIET, SERIES
 
 _WIDE, _TALL, _ACROSS = 3.1, 1.5, 3  # inches of a chart, and charts in a row
-_MOST_BANDS = 2  # lines in a chart
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
@@ -45,7 +44,7 @@ def draw(seasons: Sequence[Season], days: NDArray[np.float64], has_dates: bool, 
         lines = _chart(chart, seasons[place], days, width, most)
         if has_dates:
             _months(chart, days)
-    bands = list(seasons[0].bands)[-_MOST_BANDS:]
+    bands = list(seasons[0].bands)
     names = ["attention", *bands]
     handles = [charts[0, 0].containers[0], *lines]
     figure.legend(handles, names, loc="outside upper left", ncols=len(names), frameon=False, fontsize=8)
@@ -63,9 +62,9 @@ def _chart(chart: Any, season: Season, days: NDArray[np.float64], width: float, 
     over.set_yticks([])
     over.spines[:].set_visible(False)
     lines: list[Any] = []
-    for number, (_, values) in enumerate(list(season.bands.items())[-_MOST_BANDS:]):
+    for number, (_, values) in enumerate(season.bands.items()):
         known = np.isfinite(values)
-        low, high = np.nanmin(values), np.nanmax(values)
+        low, high = (values[known].min(), values[known].max()) if known.any() else (0.0, 1.0)
         scaled = (values - low) / (high - low if high > low else 1)
         lines += over.plot(days[known], scaled[known], color=SERIES[number % len(SERIES)], linewidth=1.2)
     over.set_ylim(-0.05, 1.1)

@@ -3,7 +3,7 @@
 The attention that is scored is the one that the class is read from (`pooling.attention`), the mean of its heads.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from saccade.attention import record_attention
-from saccade.data.series.clouds import CLOUDED
+from saccade.data.series.clouds import CLOUDED, is_index
 from saccade.data.series.splits import Numbers
 from saccade.data.series.table import SeriesTable
 from saccade.errors import UserError
@@ -67,7 +67,7 @@ def attention_over(task: "SeriesClassTask", model: nn.Module, table: SeriesTable
 
 
 def draw_seasons(task: "SeriesClassTask", table: SeriesTable, numbers: Numbers, truths: Any, path: Path) -> None:
-    """The mean attention of each class over the season, with the mean of its first band."""
+    """The mean attention of each class over the season, with the mean of two of its bands on clear dates."""
     from saccade.views.seasons import Season, draw
 
     if not pools_by_attention(task.model):
@@ -78,6 +78,7 @@ def draw_seasons(task: "SeriesClassTask", table: SeriesTable, numbers: Numbers, 
     series = np.repeat(np.arange(len(part)), part.lengths)
     edges = np.array(_edges(days))
     place = np.clip(np.searchsorted(edges, days, side="right") - 1, 0, len(edges) - 2)
+    is_clear = np.ones(len(days), bool) if part.clouds is None else np.asarray(part.clouds) < CLOUDED
     seasons = []
     for number, name in enumerate(task.classes):
         own = truths[series] == number
@@ -86,15 +87,21 @@ def draw_seasons(task: "SeriesClassTask", table: SeriesTable, numbers: Numbers, 
             continue
         mass = np.bincount(place[own], attention[own], len(edges) - 1) / count
         bands = {}
-        for column, band in enumerate(table.bands):
+        for column, band in _shown(table.bands):
             values = part.values[own, column]
-            known = np.isfinite(values)
+            known = np.isfinite(values) & is_clear[own]
             total = np.bincount(place[own][known], values[known], len(edges) - 1)
             seen = np.bincount(place[own][known], minlength=len(edges) - 1)
             bands[band] = np.where(seen > 0, total / np.maximum(seen, 1), np.nan)
         seasons.append(Season(name, count, mass, bands))
     middles = (edges[:-1] + edges[1:]) / 2
     draw(seasons, middles, table.has_dates, path)
+
+
+def _shown(bands: Sequence[str]) -> list[tuple[int, str]]:
+    """Two bands, indices first."""
+    numbered = list(enumerate(bands))
+    return [*(one for one in numbered if is_index(one[1])), *(one for one in numbered if not is_index(one[1]))][:2]
 
 
 def _edges(days: NDArray[np.float64]) -> NDArray[np.float64]:

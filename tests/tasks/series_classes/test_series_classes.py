@@ -19,8 +19,8 @@ SMALL = [
     "model.width=32",
     "model.heads=4",
     "model.output=16",
-    "train.steps=60",
-    "train.validate_every=30",
+    "train.steps=120",
+    "train.validate_every=60",
     "train.threads=1",
     "train.learning_rate=0.01",
 ]
@@ -44,7 +44,7 @@ def frame_of(table):
 @pytest.fixture(scope="module")
 def fields(tmp_path_factory):
     path = tmp_path_factory.mktemp("tables") / "fields.csv"
-    frame_of(seasons(150, 2)).to_csv(path, index=False)
+    frame_of(seasons(300, 2)).to_csv(path, index=False)
     return path
 
 
@@ -77,7 +77,7 @@ def test_predictions_are_a_table_with_a_row_for_each_series(run, fields, tmp_pat
     done = saccade("predict", run.path, fields, "--out", out)
     assert done.returncode == 0, done.stderr
     table = pd.read_csv(out)
-    assert len(table) == 150
+    assert len(table) == 300
     shares = table.filter(like="p(")
     np.testing.assert_allclose(shares.sum(1), 1, atol=1e-3)
     assert (table["class"] == shares.idxmax(axis=1).str[2:-1]).all()
@@ -142,7 +142,7 @@ def test_attention_on_clouds_is_measured_against_what_the_dates_alone_would_give
 
 def test_another_table_can_be_judged(run, fields):
     scores = run.evaluate("test", data=fields)
-    assert scores.classes.images == 150
+    assert scores.classes.images == 300
 
 
 def test_a_table_without_the_bands_of_the_run_is_refused(run, tmp_path):
@@ -192,7 +192,7 @@ def test_preprocessing_takes_clouds_out_in_training_and_in_prediction(fields, tm
     loaded = library.load(train("series", settings, tmp_path / "run"))
     assert (loaded.task.series.table.clouds < 0.2).all()
     assert "clouds" not in loaded.evaluate("test").to_dict()
-    frame = frame_of(seasons(150, 2))
+    frame = frame_of(seasons(300, 2))
     own = frame[frame.id == "field 1"].drop(columns="label")
     whole, clear = loaded.predict([own])[0], loaded.predict([own[own.cloud < 0.2]])[0]
     assert whole.probability == pytest.approx(clear.probability, abs=1e-5)
