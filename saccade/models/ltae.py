@@ -5,13 +5,13 @@
     class ~ softmax(V relu(norm(W out)))
 
 Self-attention between dates is not needed to name a crop: each head asks one question of the whole season, and its weights say which dates
-answered.
+answered. With `stem: convolutional` two convolutions over neighbouring dates come first, which is better where slopes say more than values.
 
 Axis legend: B batch, N dates, D features.
 """
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 from torch import Tensor, nn
@@ -20,7 +20,7 @@ from saccade.attention import CalendarDay
 from saccade.config.recipe import Config as BaseConfig
 from saccade.data.series.batch import SeriesBatch, SeriesShape
 from saccade.layers.dropout import Dropout
-from saccade.layers.series import LearnedQueries
+from saccade.layers.series import LearnedQueries, SeriesConvolution
 from saccade.models.shapes import Shapes
 from saccade.views.axes import Axis, Tokens
 
@@ -34,11 +34,17 @@ class Config(BaseConfig):
     output: int = Field(128, ge=1, description="features of the series that the class is read from")
     dropout: float = Field(0.2, ge=0, lt=1)
     embedding: int = Field(64, ge=1, description="hidden units that read the bands of a date")
+    stem: Literal["dates", "convolutional"] = Field(
+        "dates", description="dates: each is read by itself, as published; convolutional: with its neighbours"
+    )
+    kernel: int = Field(5, ge=1, description="dates that a convolution of the stem sees; odd")
 
     @model_validator(mode="after")
     def _parts_fit(self) -> "Config":
         if self.width % self.heads or self.width % 2:
             raise ValueError(f"width {self.width} must be even and a multiple of {self.heads} heads")
+        if self.kernel % 2 == 0:
+            raise ValueError(f"kernel {self.kernel} must be odd, so that every date is in the middle of its own")
         return self
 
 
@@ -46,8 +52,13 @@ class LightTemporalAttention(nn.Module):
     def __init__(self, config: Config, shape: SeriesShape, classes: int):
         super().__init__()
         self.shape = shape
+        convolutions = 2 if config.stem == "convolutional" else 0
+        sizes = (shape.channels, *(config.embedding for _ in range(convolutions)))
+        self.stem = nn.ModuleList(
+            SeriesConvolution(sizes[place], config.embedding, config.kernel) for place in range(convolutions)
+        )
         self.embed = nn.Sequential(
-            nn.Linear(shape.channels, config.embedding),
+            nn.Linear(sizes[-1], config.embedding),
             nn.LayerNorm(config.embedding),
             nn.ReLU(),
             nn.Linear(config.embedding, config.width),
@@ -62,8 +73,11 @@ class LightTemporalAttention(nn.Module):
         self.output = nn.Linear(config.output, classes)
 
     def forward(self, series: SeriesBatch) -> Tensor:
-        x = self.before(self.embed(series.channels(self.shape))) + self.positions(series.days)
-        return self.output(self.after(self.dropout(self.pooling(x, series.visible))))
+        x, visible = series.channels(self.shape), series.visible
+        for convolution in self.stem:
+            x = convolution(x, visible)
+        x = self.before(self.embed(x)) + self.positions(series.days)
+        return self.output(self.after(self.dropout(self.pooling(x, visible))))
 
     def attention_axes(self, name: str, axes: Mapping[str, Axis]) -> tuple[Axis, Axis]:
         """`name` is "pooling.attention": every head's one query looks at the dates."""

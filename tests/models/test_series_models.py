@@ -19,7 +19,10 @@ from saccade.models.shapes import Shapes
 from saccade.views.axes import Dates
 
 VARIANTS = {
-    "ltae": [{"width": 32, "heads": 4, "output": 16}],
+    "ltae": [
+        {"width": 32, "heads": 4, "output": 16},
+        {"width": 32, "heads": 4, "output": 16, "embedding": 8, "stem": "convolutional"},
+    ],
     "series_transformer": [
         {"layers": 2, "width": 16, "heads": 2, "feed_forward": 32},
         {"layers": 1, "width": 16, "heads": 2, "stem": "linear", "pooling": "max"},
