@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from saccade.data.image_shape import ImageShape
+from saccade.data.series.batch import SeriesShape
 
 
 @dataclass(frozen=True)
@@ -13,8 +14,14 @@ class Shapes:
     target_words: int = 0  # of the vocabulary that is written
     letters: int = 0  # that words are spelled with, where they are read too
     spans: bool = False  # whether the answer is a part of what is read: its first and its last position
+    series: SeriesShape | None = None
 
     def require_image(self) -> ImageShape:
         if self.image is None:
             raise ValueError("this model reads images: give Shapes(image=...)")
         return self.image
+
+    def require_series(self) -> SeriesShape:
+        if self.series is None:
+            raise ValueError("this model reads series: give Shapes(series=...)")
+        return self.series
