@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from saccade.data.image_shape import ImageShape
+from saccade.data.series.batch import SeriesShape
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,7 @@ class Shapes:
     classes: int = 0
     source_words: int = 0  # of the vocabulary that is read
     target_words: int = 0  # of the vocabulary that is written
+    series: SeriesShape | None = None
     window: WindowShape | None = None
 
     def require_image(self) -> ImageShape:
@@ -33,3 +35,8 @@ class Shapes:
         if self.window is None:
             raise ValueError("this model forecasts: give Shapes(window=...)")
         return self.window
+
+    def require_series(self) -> SeriesShape:
+        if self.series is None:
+            raise ValueError("this model reads series: give Shapes(series=...)")
+        return self.series

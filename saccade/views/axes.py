@@ -81,6 +81,7 @@ class Dates:
     series: Mapping[str, tuple[float | None, ...]] = field(
         default_factory=dict, hash=False
     )  # by name, a value a day; None is missing
+    marked: tuple[bool, ...] = ()  # days to mark, such as clouded ones
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -175,6 +176,8 @@ def axis_to_dict(axis: Axis) -> dict[str, Any]:
                 values["patches"] = [[data_address(as_bytes(patch)) for patch in scales] for scales in axis.patches]
         case Dates():
             values |= {"labels": list(axis.labels), "series": {name: list(row) for name, row in axis.series.items()}}
+            if axis.marked:
+                values["marked"] = list(axis.marked)
         case Objects():
             values |= {"labels": list(axis.labels), "boxes": [list(box) for box in axis.boxes]}
         case Variables() | Scales():
@@ -210,7 +213,7 @@ def axis_from_dict(values: Mapping[str, Any]) -> Axis:
         return Steps(labels, windows, tuple(map(str, values.get("classes", ()))), probabilities)
     if kind == "dates":
         series = {str(name): tuple(row) for name, row in values["series"].items()}
-        return Dates(labels, series)
+        return Dates(labels, series, tuple(map(bool, values.get("marked", ()))))
     if kind == "objects":
         boxes = tuple((float(a), float(b), float(c), float(d)) for a, b, c, d in values["boxes"])
         return Objects(labels, boxes)

@@ -76,7 +76,9 @@ def _read(texts: "pd.Series[Any]", name: str, day_first: bool | None) -> "pd.Ser
         )
     is_day_first = _order([(int(match[1]), int(match[2])) for match in parts], parts[0][0], name, day_first)
     pattern = "%d-%m-%Y" if is_day_first else "%m-%d-%Y"
-    return pd.to_datetime(texts.str.split().str[0].str.replace(r"[/.]", "-", regex=True), format=pattern, errors="coerce")
+    return pd.to_datetime(
+        texts.str.split().str[0].str.replace(r"[/.]", "-", regex=True), format=pattern, errors="coerce"
+    )
 
 
 def _order(pairs: Sequence[tuple[int, int]], shown: str, name: str, day_first: bool | None) -> bool:

@@ -16,7 +16,7 @@ _SEEN = 200  # rows that decide whether a column of text is one of numbers
 
 
 def ending_of(path: Path) -> str:
-    """".csv" of a.csv and of a.csv.gz."""
+    """ ".csv" of a.csv and of a.csv.gz."""
     return Path(path.stem).suffix.lower() if path.suffix.lower() == ".gz" else path.suffix.lower()
 
 
@@ -31,7 +31,9 @@ def read_table(path: Path, say: Say) -> pd.DataFrame:
         frame = pd.read_csv(path, sep=separator, low_memory=False, skipinitialspace=True)
     except (pd.errors.ParserError, UnicodeDecodeError, EOFError, zlib.error, gzip.BadGzipFile) as error:
         reason = " ".join(str(error).split())
-        raise UserError(f"{path} cannot be read as a table ({reason}): is it a CSV file with a line of names?") from None
+        raise UserError(
+            f"{path} cannot be read as a table ({reason}): is it a CSV file with a line of names?"
+        ) from None
     frame.columns = [str(name).strip().removeprefix("\ufeff") for name in frame.columns]
     if not len(frame):
         raise UserError(f"{path} has names of columns and no rows: add a row for each observation")

@@ -17,6 +17,7 @@ from saccade.tasks.task import Example, Limits, Typed
 
 _EXAMPLE = "date,a,b\n2024-01-01,1.0,2.0\n2024-01-02,1.5,2.5\n"
 _SUGGESTIONS = 3
+_LONGER = 100  # a table may have so many times the characters of a sentence
 _QUIET = {"say": lambda sentence: None}
 
 
@@ -30,7 +31,7 @@ class Excerpt:
 
 
 class TableFields(Config):
-    table: str = Field(
+    series: str = Field(
         description="a table as CSV: a line of names, then a row for each moment, the last ones of which are read",
         examples=[_EXAMPLE],
     )
@@ -40,7 +41,7 @@ class TableFields(Config):
 class Table:
     date: str | None = None  # the column of dates, where a recipe names it
     day_first: bool | None = None
-    kind: str = "table"
+    kind: str = "series"
     fields: type[Config] = TableFields
 
     def from_command_line(self, typed: Typed) -> list[Example[Excerpt]]:
@@ -63,11 +64,12 @@ class Table:
 
     def from_json(self, body: Config, limits: Limits) -> Example[Excerpt]:
         assert isinstance(body, TableFields)
-        if len(body.table) > limits.characters:
+        most = _LONGER * limits.characters
+        if len(body.series) > most:
             raise UserError(
-                f"the table has {len(body.table):,} characters, and {limits.characters:,} are allowed: send its last rows"
+                f"the table has {len(body.series):,} characters, and {most:,} are allowed: send its last rows"
             )
-        return Example(Excerpt(timeline_from_text(body.table, **_QUIET, date=self.date, day_first=self.day_first)))
+        return Example(Excerpt(timeline_from_text(body.series, **_QUIET, date=self.date, day_first=self.day_first)))
 
     def unknown(self, examples: Sequence[Example[Excerpt]]) -> Sequence[str]:
         return ()
