@@ -39,7 +39,9 @@ class Config(BaseConfig):
     dropout: float = Field(0.1, ge=0, lt=1)
     normalise: bool = Field(True, description="bring each window to level zero and the forecast back to its level")
 
-    identities: bool = Field(False, description="a learned vector for each variable, for windows too short to tell them apart")
+    identities: bool = Field(
+        False, description="a learned vector for each variable, for windows too short to tell them apart"
+    )
 
     @model_validator(mode="after")
     def _heads_divide_width(self) -> "Config":
@@ -54,7 +56,9 @@ class InvertedTransformer(nn.Module):
         self.normalise = config.normalise
         self.horizon = window.horizon
         self.embed = nn.Linear(window.look_back, config.width)
-        self.identities = nn.Parameter(0.02 * torch.randn(window.variables, config.width)) if config.identities else None
+        self.identities = (
+            nn.Parameter(0.02 * torch.randn(window.variables, config.width)) if config.identities else None
+        )
         self.dropout = Dropout(config.dropout)
         self.layers = nn.ModuleList(
             EncoderLayer(

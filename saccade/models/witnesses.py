@@ -39,7 +39,9 @@ class Witnesses(nn.Module):
         self.names = nn.Parameter(torch.randn(2, heads, window.variables, width) / width**0.25)
         self.content = nn.Parameter(torch.zeros(2, heads, steps, width))
         self.attention = Attend(ScaledDot(width))
-        self.slope = nn.Parameter(torch.full((window.variables, heads * steps, window.horizon * window.outputs), 1 / heads / steps))
+        self.slope = nn.Parameter(
+            torch.full((window.variables, heads * steps, window.horizon * window.outputs), 1 / heads / steps)
+        )
         self.offset = nn.Parameter(torch.zeros(window.variables, window.horizon * window.outputs))
 
     def forward(self, values: Tensor) -> Tensor:

@@ -17,7 +17,13 @@ class Course:
     truth: Numbers = ()  # what came
 
     def to_dict(self) -> dict[str, Any]:
-        parts = {"known": self.known, "forecast": self.forecast, "low": self.low, "high": self.high, "truth": self.truth}
+        parts = {
+            "known": self.known,
+            "forecast": self.forecast,
+            "low": self.low,
+            "high": self.high,
+            "truth": self.truth,
+        }
         return {"name": self.name, **{name: list(part) for name, part in parts.items()}}
 
 

@@ -85,7 +85,7 @@ def _timeline(frame: pd.DataFrame, origin: str, say: Say, date: str | None, day_
         )
     if not len(frame.columns):
         raise UserError(f"{origin} has no column of numbers beside its dates: add a column for each variable")
-    values = frame.to_numpy(np.float32)
+    values = np.array(frame, np.float32)
     values[~np.isfinite(values)] = np.nan
     empty = [str(name) for name, column in zip(frame.columns, values.T, strict=True) if np.isnan(column).all()]
     if empty:

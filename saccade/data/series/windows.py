@@ -41,7 +41,9 @@ class TimelineConfig(BaseConfig):
     )
     date: str | None = Field(None, description="the column of dates; found by its name or content unless given")
     day_first: bool | None = Field(None, description="whether 03/04/2018 is the third of April")
-    target: str | None = Field(None, description="what to forecast: a column, or several with commas; unless given, all")
+    target: str | None = Field(
+        None, description="what to forecast: a column, or several with commas; unless given, all"
+    )
     change: Change = Field("levels", description="levels as they are, or prices as relative returns")
     look_back: int = Field(96, ge=1, description="rows that are read")
     horizon: int = Field(24, ge=1, description="rows that are forecast")
@@ -185,9 +187,7 @@ def check_targets(config: TimelineConfig, timeline: Timeline, origin: str) -> No
 
 
 def _borders(config: TimelineConfig, rows: int, origin: str) -> tuple[int, int, int]:
-    valid, test = (
-        round(part * rows) if isinstance(part, float) else int(part) for part in (config.valid, config.test)
-    )
+    valid, test = (round(part * rows) if isinstance(part, float) else int(part) for part in (config.valid, config.test))
     train = rows - valid - test
     before = config.look_back if config.same_day else config.look_back + config.steps
     if train < before or min(valid, test) < config.steps:

@@ -80,6 +80,3 @@ def rows_of_targets(task: "ForecastTask", weights: NDArray[Any]) -> NDArray[Any]
         return weights[:, :, task.targets]
     copies = weights.reshape(-1, len(task.targets), *weights.shape[1:])  # (N, K, H, V, V)
     return np.stack([copies[:, number, :, target] for number, target in enumerate(task.targets)], 2)
-
-
-

@@ -140,5 +140,7 @@ def _other(task: "ForecastTask", options: "ForecastOptions") -> Windows:
     timeline = timeline.chosen(own.timeline.variables, str(options.data)).changed(data.change)
     before = own.look_back - 1 if own.same_day else own.look_back
     if len(timeline) < before + own.steps:
-        raise UserError(f"{options.data} has {len(timeline):,} rows, and a window of this run takes {before + own.steps:,}")
+        raise UserError(
+            f"{options.data} has {len(timeline):,} rows, and a window of this run takes {before + own.steps:,}"
+        )
     return Windows(timeline, own.mean, own.deviation, (0, 0, len(timeline)), own.look_back, own.steps, own.same_day)

@@ -89,5 +89,7 @@ def as_csv(timeline: Timeline) -> str:
 def _file(word: str) -> Path:
     path = Path(word)
     if not path.is_file():
-        raise UserError(f"there is no file {word}: give a table (CSV, TSV or parquet), or test:0 for the run's own first window")
+        raise UserError(
+            f"there is no file {word}: give a table (CSV, TSV or parquet), or test:0 for the run's own first window"
+        )
     return path

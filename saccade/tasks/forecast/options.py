@@ -7,6 +7,4 @@ from saccade.config.options import Options, option
 
 class ForecastOptions(Options):
     data: Path | None = option(None, "evaluate", "another table instead, with the columns of the run's own")
-    only: str | None = option(
-        None, "look", "attention modules to show, by pattern such as 'layers.1*'", max_length=200
-    )
+    only: str | None = option(None, "look", "attention modules to show, by pattern such as 'layers.1*'", max_length=200)

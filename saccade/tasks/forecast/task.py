@@ -43,7 +43,9 @@ AT_A_TIME = 256  # windows judged in one go
 
 
 class ObjectiveConfig(BaseConfig):
-    quantiles: tuple[float, ...] = Field((), description="forecast these quantiles, such as [0.1, 0.5, 0.9], not the mean")
+    quantiles: tuple[float, ...] = Field(
+        (), description="forecast these quantiles, such as [0.1, 0.5, 0.9], not the mean"
+    )
 
     @field_validator("quantiles")
     @classmethod
