@@ -5,7 +5,8 @@
     forecast_v = V norm(x_v)
 
 e_v is 0 unless `identities` lets the model learn which variable is which: without, it treats all alike, as published, and knows each by
-its window alone. A map of its attention says from which series the forecast of each was drawn. The window of each variable is brought to level zero first.
+its window alone. A map of its attention says from which series the forecast of each was drawn. The window of each variable is brought to
+level zero first.
 
 Axis legend: B batch, L look-back, V variables, D features, H horizon, Q outputs of a step (one, or a quantile each).
 """

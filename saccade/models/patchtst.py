@@ -94,7 +94,7 @@ class BatchPostNorm(PostNorm):
 
     def __init__(self, size: int, dropout: float):
         super().__init__(size, dropout)
-        self.norm = nn.BatchNorm1d(size)
+        self.norm = nn.BatchNorm1d(size)  # type: ignore[assignment]
 
     def forward(self, x: Tensor, layer: Callable[[Tensor], Tensor]) -> Tensor:
         return self._normalised(x + self.dropout(layer(x)))

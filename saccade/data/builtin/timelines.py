@@ -49,7 +49,7 @@ def companies(days: int = 2_000, seed: int = 0) -> Timeline:
 BUILT_IN: Mapping[str, Callable[[], Timeline]] = {"tides": tides, "companies": companies}
 
 
-def _smooth(noise: np.ndarray, share: float) -> np.ndarray:  # type: ignore[type-arg]
+def _smooth(noise: np.ndarray, share: float) -> np.ndarray:
     """Each value a share of the one before, and noise."""
     smooth = np.empty_like(noise)
     last = 0.0

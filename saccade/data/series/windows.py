@@ -231,13 +231,13 @@ def reopen(config: TimelineConfig, directory: Path) -> Windows:
         values = np.load(folder / "values.npy", mmap_mode="r", allow_pickle=False)
         days = np.load(folder / "days.npy", allow_pickle=False)
         variables = tuple(map(str, about["variables"]))
-        scale = [np.array(about[name], np.float32) for name in ("mean", "deviation")]
+        mean, deviation = (np.array(about[name], np.float32) for name in ("mean", "deviation"))
         borders = tuple(map(int, about["borders"]))
         is_whole = values.dtype == np.float32 and values.shape == (len(days), len(variables)) and len(borders) == 3
-        if not is_whole or {part.shape for part in scale} != {(len(variables),)} or borders[-1] != len(days):
+        if not is_whole or {mean.shape, deviation.shape} != {(len(variables),)} or borders[-1] != len(days):
             raise ValueError("its parts do not fit together")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{folder} is damaged ({error}): train the run again, with another --out") from None
     timeline = Timeline(variables, days, values, bool(about["has_dates"]))
     first, second, last = borders
-    return Windows(timeline, *scale, (first, second, last), config.look_back, config.steps, config.same_day)
+    return Windows(timeline, mean, deviation, (first, second, last), config.look_back, config.steps, config.same_day)

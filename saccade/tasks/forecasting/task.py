@@ -32,9 +32,9 @@ from saccade.errors import ConfigError, UserError
 from saccade.metrics.forecasts import ForecastScores
 from saccade.models.ridge import Ridge, SameDayRidge
 from saccade.models.shapes import Shapes, WindowShape
-from saccade.tasks.forecast import evaluating
-from saccade.tasks.forecast.input import Excerpt, Table
-from saccade.tasks.forecast.options import ForecastOptions
+from saccade.tasks.forecasting import evaluating
+from saccade.tasks.forecasting.input import Excerpt, Table
+from saccade.tasks.forecasting.options import ForecastOptions
 from saccade.tasks.held_out import HeldOut
 from saccade.tasks.task import Example, Loss, Say, Step, Trained, Trainer, Validation, build_model, device, trainable
 from saccade.views.view import View
@@ -215,7 +215,7 @@ class ForecastTask(Trained[Excerpt, ForecastOptions]):
         forecast: Tensor = self.model(values).float()  # (B, H, V, Q)
         if not self.windows.same_day:
             return forecast[:, :, self.targets]
-        copies = forecast.unflatten(0, (-1, len(self.targets)))  # (B, K, H, V, Q)
+        copies = forecast.view(-1, len(self.targets), *forecast.shape[1:])  # (B, K, H, V, Q)
         own = [copies[:, number, :, target] for number, target in enumerate(self.targets)]
         return torch.stack(own, 2)
 
@@ -267,9 +267,8 @@ class ForecastTask(Trained[Excerpt, ForecastOptions]):
             origin = example.name or "the table"
             timeline = timeline.chosen(self.windows.timeline.variables, origin).changed(self.recipe.data.change)
             if len(timeline) < need:
-                raise UserError(
-                    f"{origin} has {len(excerpt.timeline):,} rows, and this run reads {need + len(excerpt.timeline) - len(timeline):,}: give more"
-                )
+                given, lost = len(excerpt.timeline), len(excerpt.timeline) - len(timeline)
+                raise UserError(f"{origin} has {given:,} rows, and this run reads {need + lost:,}: give more")
         rows = slice(len(timeline) - need, len(timeline))
         return Timeline(timeline.variables, timeline.days[rows], timeline.values[rows], timeline.has_dates)
 
@@ -292,7 +291,7 @@ class ForecastTask(Trained[Excerpt, ForecastOptions]):
         return tuple(tuple(float(value) for value in row) for row in np.stack(columns, 1))
 
     def look(self, example: Example[Excerpt], options: ForecastOptions) -> View:
-        from saccade.tasks.forecast.look import look
+        from saccade.tasks.forecasting.look import look
 
         return look(self, example, options)
 

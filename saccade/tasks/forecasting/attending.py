@@ -15,7 +15,7 @@ from saccade.data.splits import SplitName
 from saccade.views.axes import Axis, Dates, Variables
 
 if TYPE_CHECKING:
-    from saccade.tasks.forecast.task import ForecastTask
+    from saccade.tasks.forecasting.task import ForecastTask
 
 _WINDOWS = 128  # from which the mean attention is taken
 

@@ -9,7 +9,7 @@ import torch
 import saccade as library
 from saccade.errors import ConfigError, UserError
 from saccade.runs.train import train
-from saccade.tasks.forecast.evaluating import parts
+from saccade.tasks.forecasting.evaluating import parts
 
 QUICK = ["train.steps=60", "train.validate_every=30", "train.learning_rate=3e-3", "train.warmup_steps=0"]
 

@@ -18,14 +18,14 @@ from saccade.models.ridge import Ridge, SameDayRidge
 from saccade.models.shapes import Shapes, WindowShape
 
 if TYPE_CHECKING:
-    from saccade.tasks.forecast.options import ForecastOptions
-    from saccade.tasks.forecast.task import ForecastTask
+    from saccade.tasks.forecasting.options import ForecastOptions
+    from saccade.tasks.forecasting.task import ForecastTask
 
 Tell = Callable[[Tensor], NDArray[Any]]  # windows (B, L, V) to forecasts (B, H, K)
 
 
 def evaluate(task: "ForecastTask", split: SplitName, options: "ForecastOptions") -> ForecastScores:
-    from saccade.tasks.forecast.attending import correlated_shares
+    from saccade.tasks.forecasting.attending import correlated_shares
 
     windows = task.windows if options.data is None else _other(task, options)
     told: dict[str, Tell] = {"this run": _teller(task)}
@@ -54,7 +54,7 @@ def errors(task: "ForecastTask", windows: Windows, split: SplitName) -> Measured
 
 def parts(windows: Windows, split: SplitName) -> Iterator[tuple[Tensor, Tensor]]:
     """Every window of a split, some at a time."""
-    from saccade.tasks.forecast.task import AT_A_TIME
+    from saccade.tasks.forecasting.task import AT_A_TIME
 
     places = windows.places(split)
     for start in range(0, len(places), AT_A_TIME):
@@ -100,7 +100,7 @@ def _yardsticks(task: "ForecastTask") -> dict[str, Tell]:
         shape = WindowShape(
             len(windows.timeline.variables), windows.look_back, windows.steps, same_day=windows.same_day
         )
-        linear = ridge.build(ridge.Config(), Shapes(window=shape))
+        linear = ridge.build(ridge.Config(penalty=None), Shapes(window=shape))
         fit_ridge(linear, windows)
         told["a ridge"] = lambda values: linear(values)[..., 0][:, :, targets].numpy()
     return told

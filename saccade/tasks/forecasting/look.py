@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from saccade.data.series.timeline import Timeline
 from saccade.errors import UserError
-from saccade.tasks.forecast.attending import axes_of, record, rows_of_targets
-from saccade.tasks.forecast.input import Excerpt
-from saccade.tasks.forecast.options import ForecastOptions
+from saccade.tasks.forecasting.attending import axes_of, record, rows_of_targets
+from saccade.tasks.forecasting.input import Excerpt
+from saccade.tasks.forecasting.options import ForecastOptions
 from saccade.tasks.task import Example
 from saccade.views.axes import Axis, Dates, Variables
 from saccade.views.chart import Chart, Course
@@ -19,7 +19,7 @@ from saccade.views.maps import AttentionMap
 from saccade.views.view import View
 
 if TYPE_CHECKING:
-    from saccade.tasks.forecast.task import Forecast, ForecastTask
+    from saccade.tasks.forecasting.task import Forecast, ForecastTask
 
 NO_ATTENTION = "this model has no attention to look at: only its forecast is drawn; itransformer and patchtst attend"
 
