@@ -21,6 +21,8 @@ from saccade.views.view import View
 if TYPE_CHECKING:
     from saccade.tasks.forecasting.task import Forecast, ForecastTask
 
+_MOST = 4  # maps of dates in a picture
+_SHORTEST = 2  # rows that make no course
 NO_ATTENTION = "this model has no attention to look at: only its forecast is drawn; itransformer and patchtst attend"
 
 
@@ -31,6 +33,7 @@ def look(task: "ForecastTask", example: Example[Excerpt], options: ForecastOptio
     if options.only is not None and not maps:
         names = ", ".join(axes_of(task)) or "none"
         raise UserError(f"no attention of this model matches {options.only!r}: it has {names}")
+    summary = _summary(task, maps) if options.only is None else ()
     told = ", ".join(task.names[:4]) + (" …" if len(task.names) > 4 else "")
     when = f"of {answer.labels[0]}" if len(answer.labels) == 1 else f"from {answer.labels[0]} to {answer.labels[-1]}"
     return View(
@@ -39,9 +42,25 @@ def look(task: "ForecastTask", example: Example[Excerpt], options: ForecastOptio
         text=_in_a_line(answer),
         answer=answer.to_dict(),
         source=example.name,
-        chart=_chart(task, part, answer, example.content.after),
+        chart=_chart(task, part, answer, example.content.after) if len(part) > _SHORTEST else None,
         truth=example.truth,
-        hint="" if maps else NO_ATTENTION,
+        summary=summary,
+        hint=_hint(maps, summary) if maps else NO_ATTENTION,
+    )
+
+
+def _summary(task: "ForecastTask", maps: tuple[AttentionMap, ...]) -> tuple[AttentionMap, ...]:
+    """Of maps of dates, which each target has in each layer: the last layer's of the first targets, their heads averaged."""
+    if not maps or not isinstance(maps[0].queries, Dates) or len(maps) <= 2:
+        return ()
+    return tuple(attention.averaged() for attention in maps[-len(task.targets) :][:_MOST])
+
+
+def _hint(maps: tuple[AttentionMap, ...], summary: tuple[AttentionMap, ...]) -> str:
+    if not summary:
+        return ""
+    return (
+        f"shows {len(summary)} averages of the last layer: --only '*' draws all {len(maps)} maps, and .html holds them"
     )
 
 
