@@ -237,6 +237,9 @@ class Trainer(Protocol):
 
     def say(self, sentence: str) -> None: ...
     def loop(self, task: "Trained[Any, Any]") -> None: ...
+    def keep(self, model: nn.Module) -> None:
+        """Writes the weights of a model that was fitted without the loop."""
+        ...
 
 
 class Weights(Protocol):

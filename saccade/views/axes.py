@@ -131,6 +131,12 @@ def pixels(axis: Axis) -> Grid:
     return axis
 
 
+def dates(axis: Axis) -> Dates:
+    """An axis of which a model knows that it is the series': its days."""
+    assert isinstance(axis, Dates)
+    return axis
+
+
 def axis_of(labels: "Axis | Sequence[str]") -> Axis:
     """A list of words is an axis of tokens; an axis is itself."""
     return Tokens(tuple(labels)) if isinstance(labels, list | tuple) else labels  # type: ignore[return-value]
