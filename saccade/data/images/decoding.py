@@ -26,6 +26,10 @@ ENDINGS = frozenset(
     f".{ending}" for ending in ("png", "jpg", "jpeg", "jfif", "webp", "gif", "bmp", "tif", "tiff", "ppm", "pgm")
 )
 
+_SCAN, _MOST_SCANS = (
+    b"\xff\xda",
+    100,
+)  # of a JPEG: a progressive one has some ten, and each costs as much as a pass over all its pixels
 _GREY = frozenset(("1", "L", "LA", "La", "I", "F"))
 _ORIENTATION = 0x0112  # the EXIF tag
 Pixels = NDArray[np.uint8]
@@ -44,6 +48,8 @@ def open_image(content: bytes, name: str) -> Image.Image:
     try:
         with _strict_warnings():
             image = Image.open(io.BytesIO(content), formats=FORMATS)
+            if content.startswith(b"\xff\xd8") and content.count(_SCAN) > _MOST_SCANS:
+                raise BadImage(f"{name} is a JPEG of more than {_MOST_SCANS} scans: save it as an ordinary one")
             if image.format == "PNG":  # has checksums, which decoding ignores
                 Image.open(io.BytesIO(content), formats=("PNG",)).verify()
             return image
@@ -52,6 +58,8 @@ def open_image(content: bytes, name: str) -> Image.Image:
     except UnidentifiedImageError:
         what = f"is not a picture that can be read ({', '.join(FORMATS)})" if content else "is empty"
         raise BadImage(f"{name} {what}: replace it") from None
+    except (BadImage, MemoryError):
+        raise
     except Exception as error:  # the decoders of seven formats raise all kinds of errors on damaged bytes
         raise _damaged(name, error) from None
 
@@ -70,7 +78,7 @@ def decode(image: Image.Image, shape: ImageShape, name: str) -> tuple[Pixels, bo
                 fit = Image.Image.resize if shape.stretched else ImageOps.fit
                 image = fit(image, (shape.columns, shape.rows), Image.Resampling[shape.resampling.upper()])
             pixels = np.asarray(image, np.uint8).reshape(shape.rows, shape.columns, shape.channels)
-    except BadImage:
+    except (BadImage, MemoryError):
         raise
     except Exception as error:
         raise _damaged(name, error) from None
@@ -106,7 +114,7 @@ def copied(image: Image.Image, name: str) -> Image.Image:
     try:
         _check_range(image, name)
         return image.copy()
-    except BadImage:
+    except (BadImage, MemoryError):
         raise
     except Exception as error:
         raise _damaged(name, error) from None
