@@ -52,7 +52,8 @@ class Keeper:
         """To a new worker."""
         with self._lock:
             for _ in range(2):
-                if self._control is None:
+                if self._process is None or not self._process.is_alive():
+                    self._end()
                     self._start()
                 ours, theirs = socket.socketpair()
                 assert self._control is not None

@@ -10,6 +10,7 @@ import json
 import logging
 import os
 import signal
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import InvalidStateError
 from contextlib import suppress
@@ -21,6 +22,7 @@ from saccade.serve.keeper import Keeper
 from saccade.serve.waiting import Busy, Job, Reply, Waiting
 
 _LOOK = 0.05  # seconds between looks at who is still there; an answer is taken at once
+_PAUSES = (0.0, 0.1, 1.0)  # seconds before each try to get a worker: the keeper itself may have died, or be dying
 _log = logging.getLogger("saccade.serve")
 
 
@@ -57,7 +59,8 @@ class Pool:
             worker.close()
 
     def _new(self) -> "Worker | None":
-        for _ in range(2):  # the keeper itself may have died unnoticed
+        for seconds in _PAUSES:
+            time.sleep(seconds)
             with suppress(Died, Busy):
                 return Worker(self._keeper.connection())
         return None
@@ -65,12 +68,10 @@ class Pool:
     def _answered(self, worker: "Worker | None", jobs: Sequence[Job]) -> "Worker | None":
         """The worker if it can be asked again."""
         is_new = worker is None
-        try:
-            worker = worker or Worker(self._keeper.connection())
-        except (Died, Busy):
-            _settle_all(
-                jobs, Busy("the models cannot be asked at the moment, and the server's log says why: try later")
-            )
+        worker = worker or self._new()
+        if worker is None:
+            sentence = "the models cannot be asked at the moment, and the server's log says why: try later"
+            _settle_all(jobs, Busy(sentence))
             return None
         try:
             if worker.answer(jobs):
