@@ -247,12 +247,14 @@ def test_threads_draw_the_same_pictures_as_one_after_the_other():
 def test_matplotlib_is_loaded_when_something_is_drawn_and_pyplot_never():
     code = """
 import sys
-from saccade.views.axes import Tokens
-from saccade.views import AttentionMap
-from saccade.views import figures, view
-attention = AttentionMap("a", [[1.0]], Tokens(("x",)), Tokens(("y",)))
+import numpy as np
+from saccade.views import AttentionMap, Grid, Tokens, View, confusion, figures, view
+words = AttentionMap("a", [[1.0]], Tokens(("x",)), Tokens(("y",)))
+grid = Grid(2, 2)
+image = View("x", (AttentionMap("x", np.eye(4), grid, grid),), picture=np.zeros((8, 8, 1), np.uint8))
 assert "matplotlib" not in sys.modules
-attention._repr_png_()
+words._repr_png_()
+image.png()
 assert "matplotlib" in sys.modules
 assert "matplotlib.pyplot" not in sys.modules
 """
