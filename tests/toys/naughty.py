@@ -33,8 +33,9 @@ class Naughty(HowMany):
             pass
 
         def answer(example: Example[str], fields: Fields, tell: Callable[[dict[str, Any]], None]) -> None:
+            _obey(example.content)
             for number in range(1000):
-                _obey(example.content.replace("later", "") if number == 1 else "wait 0.05")
+                _obey(example.content.removeprefix("later ") if number == 1 else "wait 0.05")
                 tell({"number": number})
 
         return Stream("Count to a thousand, slowly", Fields, answer)
