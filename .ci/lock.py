@@ -34,7 +34,9 @@ def resolved() -> list[tuple[str, str, str]]:
     """Names, versions and hashes; no hash for what has none."""
     pip = [sys.executable, "-m", "pip"]
     frozen = subprocess.run([*pip, "list", "--format=json"], capture_output=True, text=True, check=True).stdout
-    installed = {one["name"]: one["version"].partition("+")[0] for one in json.loads(frozen) if one["name"] != "saccade"}
+    installed = {
+        one["name"]: one["version"].partition("+")[0] for one in json.loads(frozen) if one["name"] != "saccade"
+    }
     with tempfile.TemporaryDirectory() as folder:
         wanted, report = Path(folder, "wanted.txt"), Path(folder, "report.json")
         wanted.write_text("".join(f"{name}=={version}\n" for name, version in installed.items()), encoding="utf-8")

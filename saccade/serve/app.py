@@ -22,7 +22,7 @@ from starlette.exceptions import HTTPException
 from saccade import __version__
 from saccade.errors import UserError
 from saccade.serve.description import DescribedApp, request_body
-from saccade.serve.guard import Access, Guard
+from saccade.serve.guard import CLIENT, Access, Guard
 from saccade.serve.keeper import Keeper
 from saccade.serve.limits import Limits
 from saccade.serve.messages import Error, Health, RunInfo, Runs
@@ -93,12 +93,12 @@ class Asking:
             raise HTTPException(404, f"there is no run called {str(name)[:80]!r} here: choose one of {names}")
         return name
 
-    async def answer(self, endpoint: str, body: Json) -> Reply:
+    async def answer(self, endpoint: str, body: Json, request: Request) -> Reply:
         """Questions to /api/predict that differ in their inputs alone may be answered together."""
         run, kind = self.run(body), None
         if endpoint == "predict":
             kind = (run, json.dumps({name: body[name] for name in sorted(body.keys() - {*self.inputs[run]})}))
-        job = Job(run, endpoint, body, kind)
+        job = Job(run, endpoint, body, kind, request.scope[CLIENT])
         self.waiting.put(job)
         try:
             return await asyncio.wait_for(asyncio.wrap_future(job.answer), self.limits.seconds)
@@ -107,7 +107,7 @@ class Asking:
         finally:
             job.left = True
 
-    async def lines(self, body: Json) -> AsyncIterator[bytes]:
+    async def lines(self, body: Json, request: Request) -> AsyncIterator[bytes]:
         """What a run tells while it writes, a line of JSON each. It stops when nobody listens any more.
 
         What goes wrong before the first line is raised, and so has a status of its own; after that it is a line.
@@ -117,7 +117,7 @@ class Asking:
         def tell(message: Told) -> None:
             loop.call_soon_threadsafe(told.put_nowait, message)
 
-        job = Job(self.run(body), "stream", body, tell=tell)
+        job = Job(self.run(body), "stream", body, None, request.scope[CLIENT], tell)
 
         def end(answer: "Future[Reply]") -> None:
             error = answer.exception()
@@ -193,13 +193,13 @@ def _add_questions(app: DescribedApp, asking: Asking, runs: Mapping[str, Served]
         run = asking.run(body)
         bodies = several(body, asking.inputs[run], asking.limits)
         if bodies is None:
-            return _sent(await asking.answer("predict", body))
-        replies = await asyncio.gather(*(asking.answer("predict", one) for one in bodies))
+            return _sent(await asking.answer("predict", body, request))
+        replies = await asyncio.gather(*(asking.answer("predict", one, request) for one in bodies))
         answers = b",".join(reply.content for reply in replies)
         return Response(b'{"run":%b,"answers":[%b]}' % (as_json(run), answers), media_type="application/json")
 
     async def stream(request: Request) -> StreamingResponse:
-        lines = asking.lines(await asking.body(request))
+        lines = asking.lines(await asking.body(request), request)
         first = await anext(lines)  # what can be refused is refused with its own status
 
         async def all_lines() -> AsyncIterator[bytes]:
@@ -211,7 +211,7 @@ def _add_questions(app: DescribedApp, asking: Asking, runs: Mapping[str, Served]
 
     def other(name: str) -> Endpoint:
         async def answer(request: Request) -> Response:
-            return _sent(await asking.answer(name, await asking.body(request)))
+            return _sent(await asking.answer(name, await asking.body(request), request))
 
         return answer
 

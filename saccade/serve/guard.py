@@ -44,6 +44,7 @@ class Refused(Exception):
 
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+CLIENT = "saccade.client"  # in the scope of a request: the address that its limits are counted by
 _GONE = 499  # in the metrics, of a request whose client left
 _DISCARDED = 8  # times the largest body: what is read of a larger one before its client is told
 
@@ -114,7 +115,7 @@ class Guard:
             self._admit(scope, headers, client)
             with self._bodies.one_more() as held:
                 body = await self._body(receive, headers, held)
-                await _while_there(self.app, scope, body, receive, send)
+                await _while_there(self.app, {**scope, CLIENT: client}, body, receive, send)
 
     def _require_known(self, scope: Any, headers: Mapping[str, str]) -> None:
         host = headers.get("host", "")

@@ -55,6 +55,7 @@ class Pool:
             if jobs:
                 self._report(len(jobs))
                 worker = self._answered(worker, jobs)
+                self._waiting.done(jobs)
         if worker is not None:
             worker.close()
 

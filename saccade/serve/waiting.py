@@ -2,9 +2,11 @@
 
 A single client never waits for a batch to fill: while a worker is busy with one, the next one gathers. Only after a batch of several is
 there a pause of milliseconds, in which those who were answered ask again; without it they would split into two groups that take turns.
+
+Who has fewer questions with the workers comes first, so that one client with many heavy ones does not make all others wait.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -33,6 +35,7 @@ class Job:
     endpoint: str
     body: Json
     kind: Hashable | None = None
+    client: str = ""
     tell: Callable[[bytes], None] | None = None
     answer: "Future[Reply]" = field(default_factory=Future)
     left: bool = False  # nobody waits for the answer any more: the client has gone, or its time is over
@@ -43,6 +46,7 @@ class Waiting:
 
     def __init__(self, most: int, batch: int):
         self._jobs: deque[Job] = deque()
+        self._running: Counter[str] = Counter()  # questions with workers, by client
         self._changed = Condition()
         self._closing = False
         self._most = most
@@ -70,7 +74,7 @@ class Waiting:
             self._changed.notify_all()
 
     def next_batch(self, after: int) -> Sequence[Job] | None:
-        """The job that waited longest and all that can be answered with it, after a batch of so many; None at the end."""
+        """The job whose turn it is and all that can be answered with it, after a batch of so many; None at the end."""
         with self._changed:
             while not self._jobs:
                 if self._closing:
@@ -78,14 +82,24 @@ class Waiting:
                 self._changed.wait()
             if after > 1 and not self._closing:
                 self._changed.wait_for(lambda: len(self._jobs) >= after or self._closing, _PAUSE)
-            return self._gathered()
+            jobs = self._gathered()
+            self._running.update(job.client for job in jobs)
+            return jobs
+
+    def done(self, jobs: Sequence[Job]) -> None:
+        with self._changed:
+            self._running -= Counter(job.client for job in jobs)
 
     def _gathered(self) -> Sequence[Job]:
-        jobs, others = list[Job](), deque[Job]()
-        for job in self._jobs:
-            if job.left:
-                continue
-            fits = not jobs or (job.kind is not None and job.kind == jobs[0].kind and len(jobs) < self._batch)
-            (jobs if fits else others).append(job)
+        wanted = [job for job in self._jobs if not job.left]
+        if not wanted:
+            self._jobs.clear()
+            return []
+        first = min(wanted, key=lambda job: self._running[job.client])  # the longest waiting among equals
+        jobs, others = [first], deque[Job]()
+        for job in wanted:
+            if job is not first:
+                fits = job.kind is not None and job.kind == first.kind and len(jobs) < self._batch
+                (jobs if fits else others).append(job)
         self._jobs = others
         return jobs

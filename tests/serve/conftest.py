@@ -1,5 +1,6 @@
 import asyncio
 import io
+import re
 import socket
 import threading
 import time
@@ -173,3 +174,20 @@ def picture(rows: int = 8, columns: int = 8, kind: str = "PNG") -> str:
     written = io.BytesIO()
     Image.linear_gradient("L").resize((columns, rows)).save(written, kind)
     return b64encode(written.getvalue()).decode()
+
+
+def require_proc():
+    if not Path("/proc/self/smaps_rollup").exists():
+        pytest.skip("this system does not say what processes there are and how much memory they hold (/proc)")
+
+
+def below(process):
+    """A process and all that it started."""
+    children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    return [process, *(found for child in children for found in below(int(child)))]
+
+
+def megabytes(process):
+    """Of a process and all that it started; what they share counts once."""
+    sizes = [Path(f"/proc/{one}/smaps_rollup").read_text() for one in below(process)]
+    return sum(int(re.search(r"Pss:\s+(\d+) kB", size)[1]) for size in sizes) / 1024

@@ -1,9 +1,11 @@
 """Attacks that once hurt, against a real server on this machine: a flood of keys, a picture of 15,000 scans, work whose client has gone,
 guessed tokens, borrowed addresses. Honest clients must not notice."""
 
+import asyncio
 import http.client
 import io
 import json
+import os
 import random
 import re
 import socket
@@ -12,16 +14,16 @@ import sys
 import threading
 import time
 from base64 import b64encode
-from pathlib import Path
 
 import pytest
 from PIL import Image
 
 from saccade.serve.addresses import Guesses, address_of
-from saccade.serve.guard import Access
+from saccade.serve.guard import Access, Guard
 from saccade.serve.limits import Limits
+from saccade.serve.metrics import Metrics
 
-from .conftest import picture, serving
+from .conftest import megabytes, picture, require_proc, serving
 from .test_load import SENTENCES
 
 pytest.importorskip("fastapi", reason="fastapi is not installed (pip install 'saccade[serve]')")
@@ -108,27 +110,45 @@ def test_the_event_loop_stays_free_while_a_flood_arrives(port):
     assert slowest < 1.5
 
 
-def test_all_bodies_together_are_limited(naughty):
-    with serving(naughty, Limits(bodies=3_000_000, upload_seconds=10)) as address:
-        port = int(address.rpartition(":")[2])
-        head = b"POST /api/predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-        halves = []
-        for _ in range(2):
-            sock = socket.create_connection(("127.0.0.1", port), timeout=20)
-            sock.sendall(head + b"Content-Length: 1500000\r\n\r\n" + b"a" * 1_400_000)
-            halves.append(sock)
-        for _ in range(100):
-            status, said, _ = send(port, "/api/predict", {"text": "a" * 500_000})
-            if status == 503:
-                break
-            time.sleep(0.05)  # the halves are still on their way
-        assert b"too many large requests" in said
-        for sock in halves:
-            sock.close()
-        for _ in range(100):
-            if send(port, "/api/predict", {"text": "a"})[0] == 200:
-                return
-        raise AssertionError
+def test_all_bodies_together_are_limited():
+    """Without a network: two clients send most of their bodies and stop; a third is refused, and when the two have gone a fourth is not."""
+
+    async def answer(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def ask(guard, parts, ends):
+        said = []
+
+        async def receive():
+            if parts:
+                return {"type": "http.request", "body": parts.pop(), "more_body": bool(parts) or not ends}
+            await asyncio.sleep(0.2)
+            return {"type": "http.disconnect"}
+
+        async def send(message):
+            said.append(message)
+
+        headers = [(b"host", b"127.0.0.1"), (b"content-type", b"application/json")]
+        scope = {
+            "type": "http",
+            "path": "/api/predict",
+            "method": "POST",
+            "client": ("127.0.0.1", 1),
+            "headers": headers,
+        }
+        await guard(scope, receive, send)
+        return said[0]["status"]
+
+    async def all_of_them():
+        guard = Guard(answer, Limits(bodies=3000), Access(), Metrics(), [])
+        halves = [asyncio.create_task(ask(guard, [b"a" * 700] * 2, ends=False)) for _ in range(2)]
+        await asyncio.sleep(0.05)
+        statuses = [await ask(guard, [b"a" * 300], ends=True), await ask(guard, [b"a" * 100], ends=True)]
+        await asyncio.gather(*halves)
+        return [*statuses, await ask(guard, [b"a" * 2900], ends=True)]
+
+    assert asyncio.run(all_of_them()) == [503, 200, 200]
 
 
 # Pictures and models
@@ -237,24 +257,9 @@ def test_addresses_that_guessed_are_not_remembered_for_ever(monkeypatch):
 # All of it at once
 
 
-def below(process):
-    children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
-    return [process, *(found for child in children for found in below(int(child)))]
-
-
-def megabytes(process):
-    """Of a server and all its processes, what they share counted once."""
-    total = 0
-    for one in below(process):
-        found = re.search(r"Pss:\s+(\d+) kB", Path(f"/proc/{one}/smaps_rollup").read_text())
-        total += int(found[1])
-    return total / 1024
-
-
 @pytest.mark.slow
 def test_honest_clients_notice_no_attack_and_memory_comes_back(word_run, picture_run, tmp_path):
-    if not Path("/proc/self/smaps_rollup").exists():
-        pytest.skip("this system does not say how much memory a process holds (/proc)")
+    require_proc()
     command = [sys.executable, "-m", "saccade", "serve", str(word_run), str(picture_run), "--port", "0"]
     command += ["--behind-proxy", "--public"]  # so that every client here can have an address of its own
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running:
@@ -264,6 +269,8 @@ def test_honest_clients_notice_no_attack_and_memory_comes_back(word_run, picture
         for _ in range(3):
             assert send(port, "/api/predict", honest_question)[0] == 200
             assert send(port, "/api/predict", {"run": "pictures", "image": picture()})[0] == 200
+        # Three seconds on two processors that have nothing else to do; on a busy machine a server gets its share of them.
+        allowed = 3 * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
         before, until = megabytes(running.pid), time.monotonic() + 30
         seconds, statuses, attacks = [], [], []
 
@@ -311,8 +318,10 @@ def test_honest_clients_notice_no_attack_and_memory_comes_back(word_run, picture
     seconds.sort()
     p99 = seconds[int(0.99 * len(seconds))]
     refused = [status for status in statuses if status != 200]
-    print(f"honest {len(seconds)}, p50 {seconds[len(seconds) // 2]:.2f} s, p99 {p99:.2f} s, refused {len(refused)}")
+    print(
+        f"honest {len(seconds)}, p50 {seconds[len(seconds) // 2]:.2f} s, p99 {p99:.2f} s of {allowed:.1f} s allowed, refused {len(refused)}"
+    )
     print(f"attacks {len(attacks)}, memory {before:.0f} MB before, {after:.0f} MB a minute after")
     assert len(refused) <= 0.01 * len(statuses)
-    assert p99 < 3
+    assert p99 < allowed
     assert after < before + 100

@@ -19,6 +19,8 @@ from saccade.serve.pool import Pool
 from saccade.serve.served import Served
 from saccade.serve.waiting import Busy, Job, Waiting
 
+from .conftest import below, require_proc
+
 LIMITS = Limits(memory=200 << 20)
 
 
@@ -44,7 +46,8 @@ class Asked:
 
     def pids(self):
         """Of the workers."""
-        return children(self.keeper_process)
+        require_proc()
+        return below(self.keeper_process)[1:]
 
     def keep_busy(self, seconds=0.4):
         """Until this is over the other questions wait together."""
@@ -52,12 +55,6 @@ class Asked:
         while len(self.waiting):
             time.sleep(0.005)
         return job
-
-
-def children(process):
-    if not Path("/proc/self/smaps_rollup").exists():
-        pytest.skip("this system does not say what processes there are (/proc)")
-    return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
 
 
 @pytest.fixture(scope="module")
@@ -167,6 +164,16 @@ def test_a_hanging_worker_does_not_stop_the_others(naughty):
         hanging = asked.keep_busy(60)
         assert [asked.answer("a")["text"] for _ in range(3)] == ["a"] * 3
         hanging.left = True
+
+
+def test_one_client_with_many_questions_does_not_make_another_wait(naughty):
+    with asking(naughty, workers=2) as asked:
+        asked.answer("a", client="one")
+        many = [asked.ask(f"wait 0.{number}", client="one") for number in (5, 6, 7, 8)]
+        assert asked.answer("a", client="other")["text"] == "a"
+        assert sum(job.answer.done() for job in many) <= 2
+        for job in many:
+            job.left = True
 
 
 def test_a_worker_that_was_killed_from_outside_and_a_keeper_too_are_replaced(one):

@@ -1,9 +1,12 @@
+import os
 import re
 import shutil
+import signal
 import socket
 import ssl
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.error import HTTPError
@@ -13,6 +16,8 @@ import pytest
 
 from saccade.errors import ConfigError, UserError
 from saccade.serve.server import Opening, check_certificate, default_workers, is_loopback, serve, token_for
+
+from .conftest import below, require_proc
 
 
 @pytest.mark.parametrize(
@@ -146,25 +151,15 @@ def test_what_the_help_says_of_workers_and_proxies(saccade):
 
 
 def test_a_server_that_is_killed_leaves_no_process_behind(tiny_run):
-    import os
-    import signal
-    import time
-
-    if not Path("/proc/self/task").exists():
-        pytest.skip("this system does not say what processes there are (/proc)")
-
-    def below(process):
-        children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
-        return [int(child) for child in children] + [found for child in children for found in below(int(child))]
-
+    require_proc()
     words = [sys.executable, "-m", "saccade", "serve", str(tiny_run), "--port", "0"]
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as running:
         address = re.search(r"http://\S+", running.stderr.readline())[0]
         assert status(f"{address}healthz") == 200
         deadline = time.monotonic() + 60
-        while len(processes := below(running.pid)) < 4 and time.monotonic() < deadline:  # a keeper, two workers, ...
+        while len(processes := below(running.pid)) < 5 and time.monotonic() < deadline:  # a keeper, two workers, ...
             time.sleep(0.05)
-        assert len(processes) >= 4
+        assert len(processes) >= 5
         os.kill(running.pid, signal.SIGKILL)
     while any(Path(f"/proc/{process}").exists() for process in processes) and time.monotonic() < deadline:
         time.sleep(0.05)
