@@ -143,8 +143,9 @@ def test_a_certificate_that_cannot_be_used_is_said_before_any_model_is_read(tmp_
         check_certificate(made, locked)
 
 
-def test_what_the_help_says_of_workers_and_proxies(saccade):
-    said = " ".join(re.sub("[│╭╮╰╯─]", " ", saccade("serve", "--help", env={"COLUMNS": "200"}).stdout).split())
+def test_what_the_help_says_of_workers_and_proxies(saccade, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    said = " ".join(re.sub("[│╭╮╰╯─]", " ", saccade("serve", "--help").stdout).split())
     assert "for every two processors one" in said
     assert "believe the last address in X-Forwarded-For" in said
     assert "made up and printed where others can ask" in said
