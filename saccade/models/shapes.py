@@ -11,6 +11,8 @@ class Shapes:
     classes: int = 0
     source_words: int = 0  # of the vocabulary that is read
     target_words: int = 0  # of the vocabulary that is written
+    letters: int = 0  # that words are spelled with, where they are read too
+    spans: bool = False  # whether the answer is a part of what is read: its first and its last position
 
     def require_image(self) -> ImageShape:
         if self.image is None:

@@ -5,6 +5,8 @@ import {Panel as ViewPanel} from "/static/panel.js";
 import {cycleTheme, startTheme} from "/static/theme.js";
 import {byId, element, option} from "/static/views/dom.js";
 
+// A task whose input is neither a sentence nor a picture brings a form of its own: Panel.form(run, state, asked).
+let ownForm = null;
 // `state` is what the link holds: the runs, the input, and whatever the panels add to it.
 let runs = [], panels = [], state = {}, latest = 0, latestChoice = 0;
 
@@ -54,6 +56,8 @@ async function chooseRuns() {
   byId("panels").replaceChildren(...panels.map((panel) => panel.root));
   byId("text-form").hidden = run.reads !== "text";
   byId("image-form").hidden = run.reads !== "image";
+  ownForm = kinds[0].form?.(run, state, askOwn) ?? null;
+  byId("own-form").replaceChildren(...(ownForm ? [ownForm] : []));
   byId("go").textContent = kinds[0].action ?? "Look";
   showExamples(run);
   writeLink();
@@ -61,6 +65,7 @@ async function chooseRuns() {
 }
 
 function showExamples(run) {
+  if (ownForm) return byId("examples").replaceChildren();
   const buttons = run.examples.map((example, place) => run.reads === "text"
     ? element("button", {type: "button", textContent: example, dir: "auto", onclick: () => { byId("text").value = example; askText(); }})
     : element("button", {type: "button", className: "picture", onclick: () => askImage(example, place)}, element("img", {src: example, alt: `Example ${place + 1}`})));
@@ -98,6 +103,14 @@ async function askImage(image, example) {
   await answers({image});
 }
 
+// What the form of a task asks, its fields by their names; those that are text are kept in the link.
+async function askOwn(question) {
+  fail(null);
+  for (const [name, value] of Object.entries(question)) if (typeof value === "string") state[name] = value;
+  writeLink();
+  await answers(question);
+}
+
 function readFile(file) {
   if (!file) return;
   const reader = new FileReader();
@@ -108,6 +121,7 @@ function readFile(file) {
 
 async function again() {
   if (!await chooseRuns()) return;
+  if (ownForm) return ownForm.begin?.();
   if (named(state.run).reads === "text") { if (byId("text").value.trim()) askText(); }
   else if (byId("image-form").dataset.image) askImage(byId("image-form").dataset.image);
 }
@@ -144,6 +158,7 @@ async function start() {
   byId("text").value = state.text ?? "";
   if (!await chooseRuns()) return;
   const run = named(state.run);
+  if (ownForm) return ownForm.begin?.();
   if (byId("text").value && run.reads === "text") askText(true);
   if (run.reads === "image" && run.examples[state.example]) askImage(run.examples[state.example], state.example);
 }
