@@ -53,7 +53,7 @@ lock: $(READY)  ## write requirements.lock and constraints.txt from what is inst
 	@PIP_CONSTRAINT= $(BIN)/python .ci/lock.py
 
 verify: $(READY)  ## compare what pip would download with the hashes of requirements.lock
-	@$(BIN)/python -m pip download --quiet --require-hashes --no-deps --only-binary :all: --dest $(VENV)/verified --requirement requirements.lock
+	@$(BIN)/python -m pip download --quiet --require-hashes --no-deps --dest $(VENV)/verified --requirement requirements.lock
 
 clean:  ## remove the environment and everything built
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -27,7 +27,6 @@ ENDINGS = frozenset(
     f".{ending}" for ending in ("png", "jpg", "jpeg", "jfif", "webp", "gif", "bmp", "tif", "tiff", "ppm", "pgm")
 )
 
-# of a JPEG: a progressive one has some ten, and each costs as much as a pass over all its pixels
 _GREY = frozenset(("1", "L", "LA", "La", "I", "F"))
 _ORIENTATION = 0x0112  # the EXIF tag
 Pixels = NDArray[np.uint8]
