@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import Field, ValidationInfo, model_validator
 
 from saccade.config.recipe import Config, ExistingFolder, ExistingPath, StartConfig
 from saccade.data.builtin.phrasebook.phrases import phrases
-from saccade.data.splits import SplitName
+from saccade.data.splits import SPLITS, SplitName
 from saccade.data.text.documents import Piece, in_pieces, read_documents
 from saccade.data.text.shards import TokenStream, write_stream
 from saccade.data.text.spelling import Spelled
@@ -32,7 +32,6 @@ from saccade.data.text.tokenizer import Tokenizer
 from saccade.data.text.vocabulary import existing_tokenizer, load_tokenizer, save_tokenizer, starting_tokenizer
 from saccade.errors import ConfigError, Say, UserError
 from saccade.files import make_directory, write_text
-from saccade.stored import Stored, read_json
 
 FEW_CHARACTERS = 100_000
 _SENTENCES = 5  # of a document of the built-in text
@@ -70,14 +69,6 @@ class TextConfig(Config):
         return self
 
 
-class _Kept(Stored):
-    """text.json"""
-
-    version: Literal[1]
-    documents: int = Field(ge=0, lt=1 << 48)
-    bytes: dict[SplitName, Annotated[int, Field(ge=0, lt=1 << 60)]]
-
-
 @dataclass(frozen=True)
 class RunningText:
     """What `prepare` left in the directory."""
@@ -90,18 +81,17 @@ class RunningText:
     @cached_property
     def train(self) -> TokenStream:
         """Opened on first use: a run that only predicts does not need its training data."""
-        return self._stream("tokens", "train")
+        return TokenStream.open_to_train(self.directory / "tokens" / "train", len(self.tokenizer))
 
     @cached_property
     def valid(self) -> TokenStream:
-        return self._stream("held-out", "valid")
+        return TokenStream.open_to_train(self.directory / "held-out" / "valid", len(self.tokenizer))
 
     @cached_property
     def test(self) -> TokenStream:
-        return self._stream("held-out", "test") if "test" in self.bytes else self.valid
-
-    def _stream(self, folder: str, split: SplitName) -> TokenStream:
-        return TokenStream.open(self.directory / folder / split, len(self.tokenizer))
+        if "test" not in self.bytes:
+            return self.valid
+        return TokenStream.open_to_train(self.directory / "held-out" / "test", len(self.tokenizer))
 
     def held_out(self, split: SplitName) -> tuple[TokenStream, int]:
         """The tokens, and the bytes that they spell. The validation part serves as the test where no files were given for one."""
@@ -161,12 +151,13 @@ def reopen(directory: Path) -> RunningText:
     tokenizer = load_tokenizer(directory)
     path = directory / "text.json"
     try:
-        content = read_json(path, _Kept)
-    except (OSError, ValueError) as error:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        held_out = {split: int(content["bytes"][split]) for split in SPLITS[1:] if split in content["bytes"]}
+        return RunningText(directory, tokenizer, int(content["documents"]), held_out)
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(
             f"{path} cannot be read ({error}): this run is incomplete; copy it again or train it again"
         ) from None
-    return RunningText(directory, tokenizer, content.documents, dict(content.bytes))
 
 
 def begin_of(tokenizer: Spelled) -> int:

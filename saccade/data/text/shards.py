@@ -40,19 +40,17 @@ class _Header(Stored):
     version: Literal[1]
     dtype: Literal["<u2", "<i4"]  # a stranger's header must not choose how memory is read
     pairs: int = Field(ge=1, lt=1 << 40)
-    source_tokens: int = Field(ge=0, lt=1 << 48)
-    target_tokens: int = Field(ge=0, lt=1 << 48)
+    source_tokens: int | None = Field(None, ge=0, lt=1 << 48)
+    target_tokens: int | None = Field(None, ge=0, lt=1 << 48)
+    text_tokens: int | None = Field(None, ge=0, lt=1 << 48)
     fingerprint: str = Field(max_length=100)
     origin: str
 
-
-class _StreamHeader(Stored):
-    version: Literal[1]
-    dtype: Literal["<u2", "<i4"]
-    pairs: int = Field(ge=1, lt=1 << 40)
-    text_tokens: int = Field(ge=0, lt=1 << 48)
-    fingerprint: str = Field(max_length=100)
-    origin: str
+    def total(self, name: str) -> int:
+        total: int | None = getattr(self, f"{name}_tokens")
+        if total is None:
+            raise ValueError(f"it lacks '{name}_tokens'")
+        return total
 
 
 class TokenPairs:
@@ -67,19 +65,8 @@ class TokenPairs:
     @classmethod
     def open(cls, directory: str | os.PathLike[str]) -> "TokenPairs":
         """Reads the header and checks the sizes of the files; they are mapped on first use in each process."""
-        directory = Path(directory)
-        try:
-            header = read_json(directory / "header.json", _Header)
-            totals = header.source_tokens, header.target_tokens
-            sides = [
-                _Side(directory / side, header.dtype, header.pairs, total)
-                for side, total in zip(SIDES, totals, strict=True)
-            ]
-            for side in sides:
-                side.check()
-            return cls(sides[0], sides[1], header.fingerprint, header.origin)
-        except (OSError, ValueError) as error:
-            raise _incomplete(directory, error) from None
+        (source, target), header = _open(Path(directory), SIDES)
+        return cls(source, target, header.fingerprint, header.origin)
 
     @classmethod
     def open_to_train(cls, directory: Path, source_words: int, target_words: int) -> "TokenPairs":
@@ -126,18 +113,21 @@ class TokenStream:
         self._text = text
 
     @classmethod
-    def open(cls, directory: Path, words: int) -> "TokenStream":
-        """Read through once: the tokens must be those that were written, and be in the vocabulary of so many words."""
+    def open(cls, directory: str | os.PathLike[str]) -> "TokenStream":
+        (text,), header = _open(Path(directory), (TEXT,))
+        return cls(text, header.fingerprint)
+
+    @classmethod
+    def open_to_train(cls, directory: Path, words: int) -> "TokenStream":
+        """The same, read through once, as `TokenPairs.open_to_train` does."""
+        stream = cls.open(directory)
         try:
-            header = read_json(directory / "header.json", _StreamHeader)
-            text = _Side(directory / TEXT, header.dtype, header.pairs, header.text_tokens)
-            text.check()
-            text.check_content(words)
-            if _fingerprint_of((text,)) != header.fingerprint:
+            stream._text.check_content(words)
+            if _fingerprint_of((stream._text,)) != stream.fingerprint:
                 raise ValueError("its tokens have changed since they were written")
-            return cls(text, header.fingerprint)
         except (OSError, ValueError) as error:
             raise _incomplete(directory, error) from None
+        return stream
 
     @classmethod
     def from_list(cls, tokens: Sequence[int]) -> "TokenStream":
@@ -151,10 +141,12 @@ class TokenStream:
         return self._text.tokens
 
 
-def write_stream(directory: Path, pieces: Iterable[Sequence[int]], vocabulary_size: int) -> TokenStream:
+def write_stream(
+    directory: str | os.PathLike[str], pieces: Iterable[Sequence[int]], vocabulary_size: int
+) -> TokenStream:
     """Write running text that comes in pieces, as `write_shards` writes pairs, and open it."""
     _write_sides(directory, (TEXT,), ((piece,) for piece in pieces), vocabulary_size)
-    return TokenStream.open(directory, vocabulary_size)
+    return TokenStream.open(directory)
 
 
 def write_shards(
@@ -217,6 +209,18 @@ def _incomplete(directory: Path, error: Exception) -> UserError:
     return UserError(
         f"{directory} is not a complete tokenised corpus ({error}): train the run again, with another --out"
     )
+
+
+def _open(directory: Path, names: Sequence[str]) -> tuple[list["_Side"], _Header]:
+    """The sides and the header, the sizes of the files checked."""
+    try:
+        header = read_json(directory / "header.json", _Header)
+        sides = [_Side(directory / name, header.dtype, header.pairs, header.total(name)) for name in names]
+        for side in sides:
+            side.check()
+        return sides, header
+    except (OSError, ValueError) as error:
+        raise _incomplete(directory, error) from None
 
 
 def _check_replaceable(directory: Path) -> None:

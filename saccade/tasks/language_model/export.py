@@ -12,9 +12,9 @@ from saccade.config.recipe import Config
 from saccade.errors import UserError
 from saccade.files import new_directory
 from saccade.models import hugging_face
-from saccade.models.hugging_face.causal import write_folder
+from saccade.models.hugging_face.bert_folder import write_bert
 from saccade.models.hugging_face.families import gpt2, llama
-from saccade.models.hugging_face.writing import write_bert
+from saccade.models.hugging_face.writing import write_folder
 from saccade.tasks.task import Export
 
 if TYPE_CHECKING:

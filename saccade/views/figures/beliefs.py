@@ -4,6 +4,8 @@ sure. Texts go on in further tables below. Places and sizes are inches from the 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from saccade.views.axes import Tokens, labels
 from saccade.views.beliefs import Belief, Beliefs
 from saccade.views.figures.canvas import Block, Canvas
@@ -81,7 +83,9 @@ def _cell(canvas: Canvas, axes: Any, column: int, row: int, belief: Belief) -> N
     from matplotlib.patches import Rectangle
 
     text, share = belief.choices[0]
-    axes.add_patch(Rectangle((column + 0.02, row + 0.05), 0.96, 0.9, color=_shade(share), linewidth=0))
+    axes.add_patch(
+        Rectangle((column + 0.02, row + 0.05), 0.96, 0.9, color=scale_to(1.0).to_rgba(np.array(share)), linewidth=0)
+    )
     _write(canvas, axes, column, row, text, color="white" if share > _STRONG else INK)
 
 
@@ -89,8 +93,3 @@ def _write(canvas: Canvas, axes: Any, column: int, row: int, text: str, **option
     shown = text if len(text) <= _LETTERS + 4 else text[: _LETTERS + 3] + "…"
     centred: dict[str, Any] = {"ha": "left", "va": "center", **options}
     canvas.lettering.write(axes, column + 0.06, row + 0.5, shown, 8.5, **centred)
-
-
-def _shade(share: float) -> Any:
-    colours: Any = scale_to(1.0)
-    return colours.to_rgba(share)
