@@ -75,6 +75,11 @@ def test_a_new_model_must_fit_into_this_machine(monkeypatch):
         check_sketch(lambda: nn.Linear(2**40, 2**40))
 
 
+def test_a_model_that_cannot_be_built_without_memory_is_left_to_its_own_words():
+    check_sketch(lambda: nn.Linear(int(torch.ones(1).item()), 1))
+    check_sketch(lambda: torch.ones(1).numpy())  # type: ignore[arg-type, return-value]
+
+
 def test_a_sketch_draws_no_random_numbers_and_fits_its_own_shapes():
     torch.manual_seed(1)
     before = torch.get_rng_state()
