@@ -16,8 +16,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 from saccade.config.files import format_place, parse, quoted
-from saccade.files import write_text
-from saccade.stored import Stored, open_regular, read_json
+from saccade.files import open_regular, write_text
+from saccade.stored import Stored, read_json
 
 NAME = "checksums.json"
 _CONFIG = "config.yaml"

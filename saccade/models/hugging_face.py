@@ -22,9 +22,9 @@ from torch import Tensor, nn
 
 from saccade.data.image_shape import ImageShape
 from saccade.errors import UserError
+from saccade.files import read_text
 from saccade.models import swin, vit
 from saccade.models.shapes import Shapes
-from saccade.stored import read_text
 
 Names = tuple[tuple[str, str], ...]  # a pattern in their names, and what it is in ours; applied in order
 

@@ -12,14 +12,15 @@ import torch
 from torch import nn
 
 import saccade as library
-from saccade import stored
+from saccade import files
 from saccade.config import recipe as configs
 from saccade.data.image_shape import ImageShape, StoredShape
 from saccade.errors import ConfigError, UserError
+from saccade.files import NotAFile, open_regular, read_bytes
 from saccade.layers import sketch
 from saccade.layers.sketch import check_sketch, saved_shapes
 from saccade.runs.train import train
-from saccade.stored import NotAFile, map_array, open_regular, parsed, read_bytes, read_json
+from saccade.stored import map_array, parsed, read_json
 from saccade.training.weights import read_tensors, write_tensors
 
 
@@ -169,7 +170,7 @@ def test_a_file_may_not_be_larger_than_its_reader_takes(tmp_path):
         file.truncate(1 << 40)
     with pytest.raises(ValueError, match="it has 1,099,511,627,776 bytes and may have at most 67,108,864"):
         read_bytes(tmp_path / "huge")
-    assert stored.MOST_BYTES == 1 << 26
+    assert files.MOST_BYTES == 1 << 26
 
 
 @pytest.mark.parametrize(
