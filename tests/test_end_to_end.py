@@ -581,8 +581,8 @@ def test_other_sentences_are_evaluated_from_files(tiny_run, saccade, tmp_path):
     assert scores["sentences"] == 20
     assert scores == run.evaluate(data=tmp_path / "both.tsv").to_dict()
     for options, told in (
-        (["--data", "other.en"], "name the file with their translations too"),
-        (["--reference", "other.fr"], "reference is for data: name the sentences that were translated"),
+        (["--data", "other.en"], "name their translations with --reference"),
+        (["--reference", "other.fr"], "reference needs data: name the sentences that were translated"),
         (["--data", "both.tsv", "--split", "valid"], "leave one of them out"),
     ):
         refused = saccade("evaluate", tiny_run, *options, cwd=tmp_path)
@@ -595,7 +595,7 @@ def test_one_file_to_score_is_told_what_is_missing(tiny_run, saccade, tmp_path):
     done = saccade("score", tiny_run, "a.txt", cwd=tmp_path)
     assert done.returncode == 1
     assert (
-        "a.txt is one text file and pairs of sentences are needed: name the file with their translations too"
+        "a.txt is one text file and pairs of sentences are needed: name their translations with --reference"
         in done.stderr
     )
     assert "or give one TSV or JSON lines file with both sides" in done.stderr

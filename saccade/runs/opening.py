@@ -73,8 +73,8 @@ def _require_unchanged_config(path: Path) -> None:
 
 
 def task_class(recipe: Recipe) -> type[AnyTask]:
-    found: type[AnyTask] = recipe.task_module.TASK
-    return found
+    task: type[AnyTask] = recipe.task_module.TASK
+    return task
 
 
 def _adopted(path: Path) -> AnyTask | None:

@@ -16,7 +16,7 @@ from saccade.errors import ConfigError, UserError
 from saccade.files import write_text
 from saccade.layers.sketch import saved_shapes
 from saccade.runs.opening import edits, require_unchanged_files, task_class
-from saccade.runs.starting import StartingWeights, starting_weights
+from saccade.runs.starting import StartingWeights, following, starting_weights
 from saccade.tasks.task import AnyTask
 from saccade.training.checkpoint import RunDirectory, shapes_of
 from saccade.training.interrupts import Interrupted
@@ -49,7 +49,7 @@ def train(
     directory = RunDirectory(out or Path("runs") / Path(recipe).stem)
     reporter = Reporter(quiet=not world.leads)
     exists = _checked(recipe, out, directory, resume, world)
-    loaded = _agreed(changes, directory) if exists else configs.load(recipe, changes)
+    loaded = _agreed(changes, directory) if exists else following(configs.load(recipe, changes), reporter.say)
     how = how_to_resume or f"saccade train {shlex.quote(str(directory.path))} --resume"
     with _alone(directory, world, new=not exists):
         if exists and directory.is_fitted():
@@ -168,8 +168,8 @@ def _require_its_recipe(recipe: str | Path, directory: RunDirectory) -> None:
         find_recipe(recipe)  # a name that stands for nothing is a slip
     descriptions = {description: name for name, description in configs.recipes()}
     own = configs.load(directory.config, check_files=False).description
-    given = next((description for description, name in descriptions.items() if name == str(recipe)), own)
-    if own in descriptions and given != own:
+    named = next((description for description, name in descriptions.items() if name == str(recipe)), own)
+    if own in descriptions and named != own:
         raise ConfigError(
             f"{directory.path} is a run of {descriptions[own]} and {recipe} was given: resume it with "
             f"`saccade train {descriptions[own]} --out {directory.path} --resume`, or start {recipe} in another place"

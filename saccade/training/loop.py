@@ -77,12 +77,12 @@ class Training:
         }
 
     def resume(self) -> bool:
-        """Restores the newest whole state; False if no state was saved."""
+        """Restores the newest complete state; False if no state was saved."""
         state = self.directory.latest_state(self.reporter.say)
         if state is None:
             if self.directory.has_lost_its_states():
                 raise UserError(
-                    f"{self.directory.states} holds no whole state to resume from, and training from the first step again would "
+                    f"{self.directory.states} holds no complete state to resume from, and training from the first step again would "
                     f"replace the trained {self.directory.model}: put the states back, or start a new run with another --out"
                 )
             if self.world.leads:

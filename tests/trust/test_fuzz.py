@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.trust import runs
-from tests.trust.damage import damage
+from trust import runs
+from trust.damage import damage
 
 SECONDS = 60  # for one run on a busy machine
 
@@ -41,7 +41,7 @@ class Reader:
     def _start(self) -> None:
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2"}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.trust.reader"],
+            [sys.executable, str(Path(__file__).with_name("reader.py"))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -230,7 +230,7 @@ def test_where_a_training_stands_is_a_place(old, values, capsys):
     for path in (old / "state").iterdir():
         tensors, about = read_tensors(path)
         write_tensors(path, tensors, {"progress": {**about["progress"], **values}})
-    with pytest.raises(UserError, match="holds no whole state to resume from"):
+    with pytest.raises(UserError, match="holds no complete state to resume from"):
         train(str(old), ["train.steps=9"], resume=True)
     assert "is damaged (" + next(iter(values)) in " ".join(capsys.readouterr().err.split())
 

@@ -126,6 +126,14 @@ def test_sixty_words_are_all_written_where_several_maps_stand_side_by_side():
     assert {f"{side}{index}" for side in "ab" for index in range(60)} <= written
 
 
+def test_titles_of_narrow_panels_do_not_run_into_each_other():
+    names = [f"decoder.layers.{number}.cross_attention, average of 4 heads" for number in range(4)]
+    figure = draw([a_map(tokens(20), tokens(5), name=name) for name in names])
+    boxes = [text.get_window_extent() for axes in panels(figure) for text in axes.texts if "layer" in text.get_text()]
+    assert len(boxes) == 4
+    assert not any(a.overlaps(b) for place, a in enumerate(boxes) for b in boxes[place + 1 :])
+
+
 def test_a_long_title_does_not_widen_the_picture():
     maps = [a_map(tokens(3), tokens(3))]
     short, long = (size(png(maps, title=title)) for title in ("a b", "a title of many words " * 12))

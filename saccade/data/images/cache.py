@@ -72,10 +72,10 @@ class Counts:
         """An addition to the message that too few images are left."""
         return f" ({self.bad:,} cannot be decoded, the first: {self.first_bad})" if self.bad else ""
 
-    def sentences(self, shape: ImageShape, whole: float) -> Iterator[str]:
-        """Notices; `whole` is the time from listing the images to the last byte written."""
-        share = 100 * self.seconds / max(whole, 1e-9)
-        yield f"{self.images:,} images read in {whole:.1f} s, {share:.0f} % of that to decode them"
+    def sentences(self, shape: ImageShape, seconds_in_all: float) -> Iterator[str]:
+        """Notices; `seconds_in_all` is the time from listing the images to the last byte written."""
+        share = 100 * self.seconds / max(seconds_in_all, 1e-9)
+        yield f"{self.images:,} images read in {seconds_in_all:.1f} s, {share:.0f} % of that to decode them"
         if self.resized:
             size = f"{shape.rows} × {shape.columns}"
             how = "stretched to" if shape.stretched else "cut to the proportions of"

@@ -94,14 +94,14 @@ class ImagesConfig(Config):
         if self.corpus == "digits" and (self.train or self.valid or self.test):
             raise ValueError("the built-in digits take no files: leave train, valid and test out, or set corpus: files")
         paths = [path for path in (self.train, self.valid, self.test) if path is not None]
-        for one, other in permutations(map(Path.resolve, paths), 2):
-            if one == other:
+        for path, other in permutations(map(Path.resolve, paths), 2):
+            if path == other:
                 raise ValueError(
                     "train, valid and test must be different images: leave valid or test out to have it cut from train"
                 )
-            if one in other.parents and other.is_dir() and not files_may_be_missing(info):
+            if path in other.parents and other.is_dir() and not files_may_be_missing(info):
                 raise ValueError(
-                    f"train, valid and test must be different images, but {other} is part of {one}: move it out"
+                    f"train, valid and test must be different images, but {other} is part of {path}: move it out"
                 )
         if self.valid is not None and self.test is not None:
             self._refuse_unused("images that validation or test is cut from, and both have files", "split_seed")
@@ -318,10 +318,10 @@ def _report(images: Images, sets: dict[SplitName, ImageSet], listings: dict[Spli
             )
     for listing in listings.values():
         if listing.empty:
-            one = len(listing.empty) == 1
+            is_one = len(listing.empty) == 1
             say(
-                f"{'Folder' if one else 'Folders'} {_some(listing.empty)} in {listing.origin} "
-                f"{'contains no images and was' if one else 'contain no images and were'} ignored"
+                f"{'Folder' if is_one else 'Folders'} {_some(listing.empty)} in {listing.origin} "
+                f"{'contains no images and was' if is_one else 'contain no images and were'} ignored"
             )
         if listing.ignored:
             say(f"{listing.origin}: {listing.ignored:,} files are not images and were ignored")

@@ -34,12 +34,12 @@ def check_readable(path: Path) -> None:
         raise UserError(f"{path} cannot be read (permission denied); give a file that you may read.")
 
 
-def read_lines(path: Path) -> Iterator[str]:
+def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
     """The lines of a text file, gzipped or not; it must have some."""
     empty = True
     try:
         with open_regular(path) as raw, _unpacked(raw) as stream:
-            for line in decoded_lines(stream, str(path)):
+            for line in decoded_lines(stream, str(path), encoding=encoding):
                 empty = False
                 yield line
     except (EOFError, zlib.error, gzip.BadGzipFile):
@@ -50,12 +50,14 @@ def read_lines(path: Path) -> Iterator[str]:
         raise UserError(f"{path} is empty; give a text file with one sentence per line.")
 
 
-def decoded_lines(stream: Stream, name: str, bad: dict[int, str] | None = None) -> Iterator[str]:
+def decoded_lines(
+    stream: Stream, name: str, bad: dict[int, str] | None = None, encoding: str = "utf-8"
+) -> Iterator[str]:
     """Lines of UTF-8 text, with or without a byte order mark; the \\r of \\r\\n stays. A line that is not UTF-8, or longer than
     MAX_CHARACTERS, is an error; where `bad` is given, it is an empty line, and `bad` says why under its index."""
     for index, line in enumerate(_lines(stream)):
         try:
-            text = line.removesuffix(b"\n").decode("utf-8-sig" if index == 0 else "utf-8")
+            text = line.removesuffix(b"\n").decode("utf-8-sig" if index == 0 and encoding == "utf-8" else encoding)
             problem = "" if len(text) <= MAX_CHARACTERS else f"longer than {MAX_CHARACTERS:,} characters"
             advice = "shorten or delete that line"
         except UnicodeDecodeError as error:

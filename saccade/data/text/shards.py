@@ -4,14 +4,19 @@
     source, target = pairs[17]                  # arrays of token ids
     TokenPairs.open("run/tokens/train")         # the same, in another process
 
-A directory of five files: the token ids of each side, one after another (unsigned 16 bit if the vocabulary allows it, else 32 bit);
-the offset of each sentence (64 bit, and one more, the end of the last); and header.json. The directory gets its name when it is complete.
+    stream = write_stream("run/tokens/train", pieces, vocabulary_size=8000)
+    stream.tokens[1000:1064]                    # running text: one long array
+
+A directory of two files a side (source and target; of running text there is one) and header.json: the token ids one after another (unsigned
+16 bit if the vocabulary allows it, else 32 bit), and the offset of each sentence (64 bit, and one more, the end of the last). The directory
+gets its name when it is complete.
 """
 
 import json
 import os
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -26,6 +31,7 @@ from saccade.stored import Stored, read_json
 
 Array = np.ndarray[Any, np.dtype[Any]]
 SIDES = ("source", "target")
+TEXT = "text"
 FLUSH_TOKENS = 1 << 20
 _CHECKED_AT_A_TIME = 1 << 22  # tokens
 
@@ -34,10 +40,17 @@ class _Header(Stored):
     version: Literal[1]
     dtype: Literal["<u2", "<i4"]  # a stranger's header must not choose how memory is read
     pairs: int = Field(ge=1, lt=1 << 40)
-    source_tokens: int = Field(ge=0, lt=1 << 48)
-    target_tokens: int = Field(ge=0, lt=1 << 48)
+    source_tokens: int | None = Field(None, ge=0, lt=1 << 48)
+    target_tokens: int | None = Field(None, ge=0, lt=1 << 48)
+    text_tokens: int | None = Field(None, ge=0, lt=1 << 48)
     fingerprint: str = Field(max_length=100)
     origin: str
+
+    def total(self, name: str) -> int:
+        total: int | None = getattr(self, f"{name}_tokens")
+        if total is None:
+            raise ValueError(f"it lacks '{name}_tokens'")
+        return total
 
 
 class TokenPairs:
@@ -52,19 +65,8 @@ class TokenPairs:
     @classmethod
     def open(cls, directory: str | os.PathLike[str]) -> "TokenPairs":
         """Reads the header and checks the sizes of the files; they are mapped on first use in each process."""
-        directory = Path(directory)
-        try:
-            header = read_json(directory / "header.json", _Header)
-            totals = header.source_tokens, header.target_tokens
-            sides = [
-                _Side(directory / side, header.dtype, header.pairs, total)
-                for side, total in zip(SIDES, totals, strict=True)
-            ]
-            for side in sides:
-                side.check()
-            return cls(sides[0], sides[1], header.fingerprint, header.origin)
-        except (OSError, ValueError) as error:
-            raise _incomplete(directory, error) from None
+        (source, target), header = _open(Path(directory), SIDES)
+        return cls(source, target, header.fingerprint, header.origin)
 
     @classmethod
     def open_to_train(cls, directory: Path, source_words: int, target_words: int) -> "TokenPairs":
@@ -103,6 +105,50 @@ class TokenPairs:
         return np.diff(self._source.offsets), np.diff(self._target.offsets)
 
 
+class TokenStream:
+    """Running text as one long array of token ids, in memory or mapped from disk. Do not write to it."""
+
+    def __init__(self, text: "_Side", fingerprint: str = ""):
+        self.fingerprint = fingerprint
+        self._text = text
+
+    @classmethod
+    def open(cls, directory: str | os.PathLike[str]) -> "TokenStream":
+        (text,), header = _open(Path(directory), (TEXT,))
+        return cls(text, header.fingerprint)
+
+    @classmethod
+    def open_to_train(cls, directory: Path, words: int) -> "TokenStream":
+        """The same, read through once, as `TokenPairs.open_to_train` does."""
+        stream = cls.open(directory)
+        try:
+            stream._text.check_content(words)
+            if _fingerprint_of((stream._text,)) != stream.fingerprint:
+                raise ValueError("its tokens have changed since they were written")
+        except (OSError, ValueError) as error:
+            raise _incomplete(directory, error) from None
+        return stream
+
+    @classmethod
+    def from_list(cls, tokens: Sequence[int]) -> "TokenStream":
+        return cls(_Side.in_memory(np.asarray(tokens, np.int32), np.array([0, len(tokens)])))
+
+    def __len__(self) -> int:
+        return self._text.total
+
+    @property
+    def tokens(self) -> Array:
+        return self._text.tokens
+
+
+def write_stream(
+    directory: str | os.PathLike[str], pieces: Iterable[Sequence[int]], vocabulary_size: int
+) -> TokenStream:
+    """Write running text that comes in pieces, as `write_shards` writes pairs, and open it."""
+    _write_sides(directory, (TEXT,), ((piece,) for piece in pieces), vocabulary_size)
+    return TokenStream.open(directory)
+
+
 def write_shards(
     directory: str | os.PathLike[str],
     pairs: Iterable[tuple[Sequence[int], Sequence[int]]],
@@ -114,22 +160,37 @@ def write_shards(
     `vocabulary_size` is that of the larger side. `origin` is stored for the caller: what the tokens were made from. An older corpus under
     the same name is replaced when the new one is complete.
     """
-    directory = Path(directory)
-    _check_replaceable(directory)
-    with replacing_directory(directory) as aside:
-        _write(aside, pairs, np.dtype(np.uint16 if vocabulary_size <= 1 << 16 else np.int32), origin)
+    _write_sides(directory, SIDES, pairs, vocabulary_size, origin)
     return TokenPairs.open(directory)
 
 
-def _write(
-    directory: Path, pairs: Iterable[tuple[Sequence[int], Sequence[int]]], dtype: np.dtype[Any], origin: str
+def _write_sides(
+    directory: str | os.PathLike[str],
+    names: Sequence[str],
+    rows: Iterable[Sequence[Sequence[int]]],
+    vocabulary_size: int,
+    origin: str = "",
 ) -> None:
-    source, target = (_SideWriter(directory / side, dtype) for side in SIDES)
+    directory = Path(directory)
+    _check_replaceable(directory)
+    with replacing_directory(directory) as aside:
+        _write(aside, names, rows, np.dtype(np.uint16 if vocabulary_size <= 1 << 16 else np.int32), origin)
+
+
+def _write(
+    directory: Path,
+    names: Sequence[str],
+    rows: Iterable[Sequence[Sequence[int]]],
+    dtype: np.dtype[Any],
+    origin: str,
+) -> None:
+    """Rows of a sequence for each side."""
     count = 0
-    with source, target:
-        for source_ids, target_ids in pairs:
-            source.add(source_ids)
-            target.add(target_ids)
+    with ExitStack() as stack:
+        sides = {name: stack.enter_context(_SideWriter(directory / name, dtype)) for name in names}
+        for row in rows:
+            for side, ids in zip(sides.values(), row, strict=True):
+                side.add(ids)
             count += 1
     if count == 0:
         raise UserError("there are no pairs to tokenise: give a corpus with some")
@@ -137,9 +198,8 @@ def _write(
         "version": 1,
         "pairs": count,
         "dtype": dtype.str,
-        "source_tokens": source.total,
-        "target_tokens": target.total,
-        "fingerprint": _joined([source.fingerprint, target.fingerprint]),
+        **{f"{name}_tokens": side.total for name, side in sides.items()},
+        "fingerprint": _joined([side.fingerprint for side in sides.values()]),
         "origin": origin,
     }
     (directory / "header.json").write_text(json.dumps(header, indent=1), encoding="utf-8")
@@ -149,6 +209,18 @@ def _incomplete(directory: Path, error: Exception) -> UserError:
     return UserError(
         f"{directory} is not a complete tokenised corpus ({error}): train the run again, with another --out"
     )
+
+
+def _open(directory: Path, names: Sequence[str]) -> tuple[list["_Side"], _Header]:
+    """The sides and the header, the sizes of the files checked."""
+    try:
+        header = read_json(directory / "header.json", _Header)
+        sides = [_Side(directory / name, header.dtype, header.pairs, header.total(name)) for name in names]
+        for side in sides:
+            side.check()
+        return sides, header
+    except (OSError, ValueError) as error:
+        raise _incomplete(directory, error) from None
 
 
 def _check_replaceable(directory: Path) -> None:
