@@ -63,9 +63,8 @@ class Steps:
     windows: tuple[tuple[Window, ...], ...] = ()  # of each step and scale
     classes: tuple[str, ...] = ()
     probabilities: tuple[tuple[float, ...], ...] = ()  # of each class after each step
-    patches: tuple[tuple[NDArray[np.float32], ...], ...] = field(
-        default=(), compare=False
-    )  # what each step and scale saw
+    # what each step and scale saw
+    patches: tuple[tuple[NDArray[np.float32], ...], ...] = field(default=(), compare=False)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -78,9 +77,8 @@ class Dates:
     kind: ClassVar[str] = "dates"
 
     labels: tuple[str, ...]  # ISO dates
-    series: Mapping[str, tuple[float | None, ...]] = field(
-        default_factory=dict, hash=False
-    )  # by name, a value a day; None is missing
+    # by name, a value a day; None is missing
+    series: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict, hash=False)
 
     def __len__(self) -> int:
         return len(self.labels)

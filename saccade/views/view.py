@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from saccade.errors import UserError
 from saccade.views.axes import Grid, data_address
+from saccade.views.beliefs import Beliefs
 from saccade.views.document import write_by_ending
 from saccade.views.maps import AttentionMap
 
@@ -42,7 +43,7 @@ class Word:
 @dataclass(frozen=True, eq=False)
 class View:
     title: str  # the line above everything: the sentence, or the class with its probability
-    maps: tuple[AttentionMap, ...]  # all that were recorded, in the order of the model
+    maps: tuple[AttentionMap, ...]  # all that were recorded, in the model's order; a mean of them may come first
     text: str = ""  # the answer in one line
     answer: Mapping[str, Any] = field(default_factory=dict)  # the answer as JSON values
     source: str = ""  # the name of the picture, where the title does not hold what was looked at
@@ -54,6 +55,7 @@ class View:
     summary: tuple[AttentionMap, ...] = ()  # what a picture shows instead of `maps`, where those are too many
     first: int = 0  # the map that a page opens on
     hint: str = ""  # what a picture leaves out, and how to see it
+    beliefs: Beliefs | None = None  # what was expected at each position, as each layer would say
     details: Mapping[str, Any] = field(default_factory=dict)  # further JSON values for the task's own part of the page
 
     @property
@@ -87,6 +89,7 @@ class View:
             "words": [{"text": word.text, "probability": word.probability} for word in self.words],
             "maps": [{**attention.to_dict(digits), "from": starts.get(attention.name)} for attention in maps],
             "first": self.first,
+            **({} if self.beliefs is None else {"beliefs": self.beliefs.to_dict()}),
             **self.details,
         }
 

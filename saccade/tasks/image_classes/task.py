@@ -252,12 +252,12 @@ class ImageClassTask(Trained[AnyImage, ImageOptions]):
 
     def costs(self) -> Costs:
         """Operations of a prediction, and of an update: forward over every image of a batch, thrice, as backward takes two."""
-        one = operations(self.model, torch.zeros(1, *self.shape.sizes, device=self.device)) / 1e6
+        forward = operations(self.model, torch.zeros(1, *self.shape.sizes, device=self.device)) / 1e6
         count = len(self.images.train)
         batch = count / math.ceil(count / self.recipe.data.batch_size)  # epochs are cut into batches of the same size
         paths = 1 if self.glimpses is None else self.glimpses.samples  # drawn for a prediction; an update follows one
-        update = 3 * one / paths * batch * self.recipe.train.gradient_accumulation / 1e6
-        return Costs({"MFLOP": one}, {"training TFLOP": update})
+        update = 3 * forward / paths * batch * self.recipe.train.gradient_accumulation / 1e6
+        return Costs({"MFLOP": forward}, {"training TFLOP": update})
 
 
 def stacked(pictures: Iterator[Pixels]) -> Iterator[Tensor]:

@@ -110,6 +110,6 @@ def _pairs(files: Sequence[Path | None]) -> list[Pair]:
         if others or holds_both_sides(first) or not first.is_file():
             raise
         raise UserError(
-            f"{first} is one text file and pairs of sentences are needed: name the file with their translations too, "
+            f"{first} is one text file and pairs of sentences are needed: name their translations with --reference, "
             "or give one TSV or JSON lines file with both sides"
         ) from error

@@ -56,12 +56,14 @@ from saccade.views.view import View
 class ObjectiveConfig(BaseConfig):
     label_smoothing: float = Field(0.1, ge=0, lt=1)
     consistency: float = Field(
-        0.0, ge=0, description="R-Drop: how much two readings with other dropout must agree; 5 is usual, twice the time"
+        0.0,
+        ge=0,
+        description="R-Drop: weight of the agreement of two forward passes with different dropout; 5 is usual, twice the time",
     )
     reinforce: float = Field(1.0, ge=0, description="hard attention: weight of the REINFORCE term")
     best_by: Literal["bleu", "perplexity"] = Field(
         "bleu",
-        description="which figure of a validation says which checkpoint is kept; perplexity is less of a lottery",
+        description="which figure of a validation says which checkpoint is kept; perplexity is less noisy",
     )
 
 
@@ -200,11 +202,11 @@ class TranslationTask(Trained[str, TranslationOptions]):
         phrases = self.corpus.valid[: self.recipe.decode.valid_sentences]
         greedy = TranslationOptions(search="greedy")
         translations = self.translate([phrase.source for phrase in phrases], greedy)
-        texts, references = [each.text for each in translations], [phrase.target for phrase in phrases]
+        texts, references = [translation.text for translation in translations], [phrase.target for phrase in phrases]
         scores = score_translations(texts, references, self.recipe.data.lowercase)
         perplexity = evaluating.perplexity(self, self.corpus.valid)
         metrics = {"perplexity": perplexity, "bleu": scores.bleu, "exact": scores.exact}
-        samples = [f"{each.source} → {each.text}" for each in translations[:3]]
+        samples = [f"{translation.source} → {translation.text}" for translation in translations[:3]]
         # Of equal BLEU (0 at first), the lower perplexity is the better one.
         by_bleu = scores.bleu - 1e-9 * min(perplexity, 1e6)
         best_by = self.recipe.objective.best_by
@@ -310,7 +312,7 @@ class TranslationTask(Trained[str, TranslationOptions]):
                 words = self.vocabularies.target.spellings(normalise(target))
                 unknown = next(word for word, token in zip(words, tokens, strict=True) if token == UNK)
                 raise UserError(
-                    f"the translation shall begin with {target!r} and this model has no word {unknown!r}: use words of its training data"
+                    f"the translation must begin with {target!r} and this model has no word {unknown!r}: use words of its training data"
                 )
         return ids
 

@@ -5,7 +5,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from saccade.views.axes import Axis, Dates, Grid, Objects, Steps, labels
-from saccade.views.figures import boxes, matrix, overlay, running, steps
+from saccade.views.figures import beliefs, boxes, matrix, overlay, running, steps
 from saccade.views.figures.canvas import Block, stacked
 from saccade.views.figures.layout import is_heat
 from saccade.views.lettering import Lettering
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from saccade.views.view import View
 
 _MOST_PICTURES = 16  # keys for which the picture is drawn once each; more become a matrix
-_SPOKEN = f"0123456789.:,()≥·→…□{overlay.SPOKEN}{steps.SPOKEN} attention weight average of heads layers"
+_SPOKEN = f"0123456789.:,()≥·→…□{overlay.SPOKEN}{steps.SPOKEN}{beliefs.SPOKEN} attention weight average of heads layers"
 
 
 def draw(view: "View") -> "Figure":
@@ -36,6 +36,8 @@ def draw(view: "View") -> "Figure":
         else:
             blocks += _beside(view, maps, lettering)
             blocks.append(matrix.block(maps, lettering, len(shown) > 1, view.title))
+    if view.beliefs is not None:
+        blocks.append(beliefs.block(view.beliefs, lettering))
     return stacked(blocks, view.title, view.line_below_title, lettering)
 
 
@@ -71,6 +73,8 @@ def _axes(maps: Sequence[AttentionMap]) -> Iterator[Axis]:
 def _texts(view: "View") -> Iterator[str]:
     """Everything that is written, for the choice of fonts."""
     yield from (_SPOKEN, view.title, view.line_below_title)
+    if view.beliefs is not None:
+        yield from beliefs.texts(view.beliefs)
     maps = (*view.maps, *view.summary)
     for attention in maps:
         yield from (attention.label, attention.query_title, attention.key_title)

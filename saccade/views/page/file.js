@@ -1,15 +1,17 @@
 // The start of a self-contained page: the View that stands in it as JSON, drawn.
 
 import {byId, element} from "./dom.js";
+import {Expectations} from "./expectations.js";
 import {answerOf, heading} from "./heading.js";
 import {followSystemTheme} from "./palette.js";
 import {ViewDisplay} from "./view.js";
 
 export async function showFile() {
   followSystemTheme();
-  const view = JSON.parse(byId("data").textContent), display = new ViewDisplay(), single = view.maps.length === 1 ? view.maps[0] : null;
+  const view = JSON.parse(byId("data").textContent), display = new ViewDisplay(), expectations = new Expectations(), single = view.maps.length === 1 ? view.maps[0] : null;
   const name = single && single.label !== view.title ? [element("p", {className: "quiet", textContent: single.label})] : [];
-  byId("view").replaceChildren(...heading(view), ...name, display.root, ...answerOf(view));
+  byId("view").replaceChildren(...heading(view), ...name, display.root, ...answerOf(view), expectations.root);
+  expectations.show(view.beliefs);
   await display.show(view);
 }
 
