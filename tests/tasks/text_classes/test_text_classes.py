@@ -141,6 +141,8 @@ def test_a_text_classifier_of_hugging_face_is_used_like_a_run(their_folder):
     for answer, probabilities in zip(run.predict(texts, best=None), expected, strict=True):
         found = dict(zip(answer.classes, answer.probabilities, strict=True))
         assert found == pytest.approx({"bad": float(probabilities[0]), "good": float(probabilities[1])}, abs=1e-4)
+    with pytest.raises(UserError, match=r"came without held-out texts: name some with labels, --data FILE"):
+        run.evaluate("test")
     assert [attention.name for attention in run.look(texts[0]).maps][:2] == [
         "[class], rollout of 2 layers", "[class], layers.1.self_attention",
     ]  # fmt: skip
