@@ -161,6 +161,13 @@ def calibration_error(probabilities: NDArray[np.floating[Any]], right: NDArray[n
     return float(np.abs(gaps).sum() / max(counts.sum(), 1))
 
 
+def cohen_kappa(confusion: NDArray[np.integer[Any]]) -> float:
+    """(observed - chance) / (1 - chance) of a matrix [truth][prediction]: how much better than guessing by frequency (Cohen 1960)."""
+    shares = confusion / max(confusion.sum(), 1)
+    chance = float(shares.sum(1) @ shares.sum(0))
+    return (float(np.trace(shares)) - chance) / (1 - chance) if chance < 1 else 0.0
+
+
 def _mistakes(
     log_probabilities: NDArray[np.floating[Any]],
     truth: NDArray[np.integer[Any]],

@@ -263,7 +263,7 @@ def _cell(values: Sequence[float | None]) -> str:
     if not known:
         return "–"
     mean, spread = fmean(known), (max(known) - min(known)) / 2
-    digits = 0 if mean >= 1000 else 1 if mean >= 10 else 2
+    digits = 0 if mean >= 1000 else 1 if mean >= 10 else 2 if mean >= 1 else 3
     return f"{mean:,.{digits}f}" + (f" ± {spread:,.{digits}f}" if spread and len(known) > 1 else "")
 
 

@@ -1,22 +1,28 @@
-"""What tasks read, and how it comes in from a command line, from Python and from a request: `Text` and `Image`."""
+"""What tasks read, and how it comes in from a command line, from Python and from a request: `Text`, `TextPair`, `Image` and `Series`."""
 
 import binascii
+import json
 import os
 from base64 import b64decode
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from PIL import Image as PillowImage
-from pydantic import Field
+from pydantic import Field, create_model
 
 from saccade.config.recipe import Config
 from saccade.data.image_shape import ImageShape
 from saccade.data.images.decoding import ENDINGS, BadImage, open_image
 from saccade.data.images.store import AnyImage, name_of, open_store, pixels_of
+from saccade.data.questions.exercises import Asked, read_text
+from saccade.data.series.columns import Named
+from saccade.data.series.files import from_frame, read_series
+from saccade.data.series.reading import read_text as read_rows
+from saccade.data.series.table import SeriesTable, as_text, measured_only, with_bands
 from saccade.data.text.lines import decoded_lines
-from saccade.errors import UserError
+from saccade.errors import Say, UserError
 from saccade.tasks.task import Example, Limits, Typed
 from saccade.views.axes import data_address
 
@@ -32,6 +38,20 @@ class ImageFields(Config):
     image: str = Field(
         description="an image file (PNG, JPEG, WebP, ...) in base64, or as a data: address",
         examples=[data_address(np.full((8, 8, 3), 128, np.uint8))],
+    )
+
+
+class TextPairFields(Config):
+    question: str = Field(description="what is asked", examples=["Where is Ines?"])
+    context: str = Field(
+        description="the text that answers it", examples=["Ines took the map. Then Ines went to the library."]
+    )
+
+
+class SeriesFields(Config):
+    series: str = Field(
+        description="one series as CSV: a line of names (date, a column for each band, and cloud where it is known), a row for each date",
+        examples=["date,NDVI\n2020-04-01,0.3\n2020-06-01,0.8\n"],
     )
 
 
@@ -123,6 +143,91 @@ def _listed(words: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True)
+class TextPair:
+    """A question and the text that it is about: questions as words or by --question, with --context FILE; else an object of both on each
+    line of standard input."""
+
+    kind: str = "question"
+    fields: type[Config] = TextPairFields
+
+    def from_command_line(self, typed: Typed) -> list[Example[Asked]]:
+        question, path = (getattr(typed.options, name, None) for name in ("question", "context"))
+        questions = [*([question] if question is not None else []), *typed.words]
+        if questions and path is None:
+            raise UserError(
+                f"{questions[0]!r} is a question without a context: name the text file that answers it with --context FILE"
+            )
+        if questions and path is not None:
+            context = read_text(path)
+            return [Example(_asked(question, context, str(path))) for question in questions]
+        if path is not None:
+            raise UserError(f"{path} is a context without a question: give one with --question")
+        assert typed.stdin is not None
+        lines = decoded_lines(typed.stdin, "standard input")
+        return [
+            _asked_in_json(line, f"standard input, line {number:,}")
+            for number, line in enumerate(lines, start=1)
+            if line.strip()
+        ]
+
+    def from_python(self, value: object) -> Example[Asked]:
+        if isinstance(value, Asked):
+            return Example(value)
+        pair = (value.get("question"), value.get("context")) if isinstance(value, Mapping) else value
+        if not isinstance(pair, tuple | list) or len(pair) != 2 or not all(isinstance(text, str) for text in pair):
+            raise UserError(
+                f"{value!r} is not a question with its context: give a pair of texts, or a dict with question and context"
+            )
+        question, context = pair
+        return Example(_asked(question, context, "the example"))
+
+    def from_json(self, body: Config, limits: Limits) -> Example[Asked]:
+        assert isinstance(body, TextPairFields)
+        for name, text, most in (("question", body.question, 1), ("context", body.context, _CONTEXT_PER_TEXT)):
+            if len(text) > most * limits.characters:
+                raise UserError(
+                    f"the {name} has {len(text):,} characters, and {most * limits.characters:,} are allowed: shorten it"
+                )
+        return Example(_asked(body.question, body.context, "the request"))
+
+    def unknown(self, examples: Sequence[Example[Asked]]) -> Sequence[str]:
+        return ()
+
+    def suggestions(self, held_out: Sequence[Example[Asked]]) -> list[str]:
+        """Each as JSON, for the page to take apart."""
+        places = np.linspace(0, max(len(held_out) - 1, 0), min(_SUGGESTIONS, len(held_out)))
+        chosen = [held_out[int(place)].content for place in places]
+        return [json.dumps({"question": one.question, "context": one.context}, ensure_ascii=False) for one in chosen]
+
+
+_CONTEXT_PER_TEXT = 10  # a context may be so many times as long as another text of a request
+
+
+def _asked(question: str, context: str, where: str) -> Asked:
+    for name, text in (("question", question), ("context", context)):
+        if not text.strip():
+            raise UserError(
+                f"{where}: the {name} is empty, and the answer to a question is some words of its context: give both"
+            )
+    return Asked(" ".join(question.split()), context)
+
+
+def _asked_in_json(line: str, where: str) -> Example[Asked]:
+    try:
+        row = json.loads(line)
+        question, context = row["question"], row["context"]
+        if not isinstance(question, str) or not isinstance(context, str):
+            raise ValueError("question and context must be text")
+    except (ValueError, KeyError, TypeError) as error:
+        what = f"it lacks {error}" if isinstance(error, KeyError) else error
+        raise UserError(
+            f'{where} is not a question with its context ({what}): write {{"question": "...", "context": "..."}} on each line, '
+            "or give --question and --context FILE"
+        ) from None
+    return Example(_asked(question, context, where), str(row["id"]) if "id" in row else "")
+
+
+@dataclass(frozen=True)
 class Image:
     """An image: a path, a PIL image, or an array of bytes (H, W) or (H, W, channels). `shape` is what the model gets."""
 
@@ -206,3 +311,106 @@ def _images_at(word: str, typed: Typed) -> list[str]:
     if store.ignored:
         typed.say(f"{word} contains {store.ignored:,} other files, which were not read")
     return [os.path.join(word, name) for name in store.names]
+
+
+@dataclass(frozen=True)
+class Series:
+    """Series of a table: those of a file, a pandas DataFrame, or CSV text. All must have the bands of the run."""
+
+    bands: tuple[str, ...]
+    has_dates: bool
+    named: Named
+    longest: int = 3000
+    example: str = ""
+    kind: str = "series"
+
+    @property
+    def fields(self) -> type[Config]:
+        if not self.example:
+            return SeriesFields
+        field = (str, Field(description=SeriesFields.model_fields["series"].description, examples=[self.example]))
+        return create_model("SeriesFields", __base__=SeriesFields, series=field)
+
+    def from_command_line(self, typed: Typed) -> list[Example[SeriesTable]]:
+        if not typed.words:
+            assert typed.stdin is not None
+            text = "\n".join(decoded_lines(typed.stdin, "standard input"))
+            table = from_frame(read_rows(text, typed.say), self._free, "standard input", typed.say)
+            return self._examples(self._checked(table, "standard input", typed.say))
+        examples = []
+        for word in typed.words:
+            path = Path(word)
+            if not path.is_file():
+                raise UserError(
+                    f"{word} is not a table of series: give the path of a CSV file, or test:0 for a held-out one"
+                )
+            table = self._checked(read_series(path, self._free, typed.say), word, typed.say)
+            examples += self._examples(table, f"{word}:" if len(typed.words) > 1 else "")
+        return examples
+
+    def from_python(self, value: object) -> Example[SeriesTable]:
+        if isinstance(value, SeriesTable):
+            table = value
+        elif isinstance(value, str | os.PathLike):
+            table = read_series(Path(value), self._free, _silent)
+        else:
+            from pandas import DataFrame
+
+            if not isinstance(value, DataFrame):
+                raise UserError(
+                    f"{type(value).__name__} is not a series: give a pandas DataFrame or the path of a table"
+                )
+            table = from_frame(value, self._free, "the table", _silent)
+        return self._one(self._checked(table, "the table", _silent), "the table")
+
+    def from_json(self, body: Config, limits: Limits) -> Example[SeriesTable]:
+        assert isinstance(body, SeriesFields)
+        if len(body.series) > 100 * limits.characters:
+            raise UserError(
+                f"the series has {len(body.series):,} characters, and {100 * limits.characters:,} are allowed: send one series at a time"
+            )
+        table = from_frame(read_rows(body.series, _silent), self._free, "the series", _silent)
+        return self._one(self._checked(table, "the series", _silent), "the series")
+
+    def unknown(self, examples: Sequence[Example[SeriesTable]]) -> Sequence[str]:
+        return ()
+
+    def suggestions(self, held_out: Sequence[Example[SeriesTable]]) -> list[str]:
+        """One of each class as CSV, as far as there are."""
+        by_class: dict[str | None, str] = {}
+        for number in range(min(200, len(held_out))):
+            example = held_out[number]
+            if len(by_class) < _SUGGESTIONS and example.truth not in by_class:
+                by_class[example.truth] = as_text(example.content)
+        return list(by_class.values())
+
+    @property
+    def _free(self) -> Named:
+        """Labels and groups are not needed to predict."""
+        return replace(self.named, bands=self.bands, label=None, group=None, x=None, y=None, season=None)
+
+    def _checked(self, table: SeriesTable, origin: str, say: Say) -> SeriesTable:
+        table = with_bands(table, self.bands, origin)
+        if table.has_dates != self.has_dates:
+            wanted = "dates" if self.has_dates else "positions 0, 1, 2, … instead of dates"
+            raise UserError(f"{origin}: this run was trained on series with {wanted}: give such a table")
+        return measured_only(table, origin, say, self.longest)
+
+    def _examples(self, table: SeriesTable, before: str = "") -> list[Example[SeriesTable]]:
+        return [
+            Example(
+                table.chosen([number]),
+                f"{before}{table.ids[number]}",
+                None if table.labels is None else table.labels[number],
+            )
+            for number in range(len(table))
+        ]
+
+    def _one(self, table: SeriesTable, origin: str) -> Example[SeriesTable]:
+        if len(table) != 1:
+            raise UserError(f"{origin} holds {len(table):,} series and one is asked about: give the rows of one id")
+        return Example(table, "", None if table.labels is None else table.labels[0])
+
+
+def _silent(sentence: str) -> None:
+    pass

@@ -53,6 +53,7 @@ class Typed:
     skip_bad: bool = False
     say: Say = print
     command: str = "saccade predict RUN"  # for messages
+    options: Options | None = None  # that were chosen; some of them may be input
 
 
 class Limits(Protocol):
@@ -69,7 +70,7 @@ class Input(Protocol[Content]):
 
     @property
     def kind(self) -> str:
-        """What the page offers: "text" to type, "image" to drop."""
+        """What the page offers: "text" to type, "image" to drop; anything else is the task's own panel to ask for."""
         ...
 
     @property
@@ -236,6 +237,9 @@ class Trainer(Protocol):
 
     def say(self, sentence: str) -> None: ...
     def loop(self, task: "Trained[Any, Any]") -> None: ...
+    def keep(self, model: nn.Module) -> None:
+        """Writes the weights of a model that was fitted without the loop."""
+        ...
 
 
 class Weights(Protocol):

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from saccade.attention.routes import has_compiled_kernels
 from saccade.tasks.task import AnyTrained
@@ -13,6 +14,7 @@ from saccade.training.config import TrainConfig
 from saccade.training.loop import Training
 from saccade.training.reporter import Reporter
 from saccade.training.schedule import warmup_steps
+from saccade.training.weights import own_tensors
 from saccade.training.world import World
 
 
@@ -49,6 +51,11 @@ class Trainer:
 
     def say(self, sentence: str) -> None:
         self.reporter.say(sentence)
+
+    def keep(self, model: nn.Module) -> None:
+        """Writes the weights of a model that was fitted without the loop."""
+        if self.leads:
+            self.run.save_model(own_tensors(model))
 
     def loop(self, task: AnyTrained) -> None:
         training = Training(task, self.config, self.run, self.reporter, self.world)

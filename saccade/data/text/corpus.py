@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeInt, ValidationInfo, model_validator
 
@@ -33,6 +33,7 @@ from saccade.stored import Stored, read_json_lines
 
 FEW_PAIRS = 1000
 _MOST_HELD_OUT = 1 << 28  # bytes
+ColumnNumber = Annotated[int, Field(ge=1, le=1000)]
 
 
 class _HeldOutRow(Stored):
@@ -54,6 +55,9 @@ class CorpusConfig(Config):
     valid_target: ExistingFile | None = None
     test_source: ExistingFile | None = None
     test_target: ExistingFile | None = None
+    columns: tuple[ColumnNumber, ColumnNumber] | None = Field(
+        None, description="which columns of a TSV with more than two are source and target, such as [2, 3], from 1"
+    )
     split_seed: int = Field(
         1,
         ge=0,
@@ -171,13 +175,15 @@ def _read(config: CorpusConfig, say: Say) -> tuple[Reader, list[Phrase], list[Ph
 
     def everything(report: Report) -> Iterator[Pair]:
         assert config.source is not None
-        return read_pairs(config.source, config.target, lowercase=config.lowercase, report=report)
+        return read_pairs(
+            config.source, config.target, lowercase=config.lowercase, report=report, columns=config.columns
+        )
 
     def held_out(source: Path | None, target: Path | None) -> list[Phrase]:
         if source is None:
             return []
         report = Report()
-        pairs = _phrases(read_pairs(source, target, lowercase=config.lowercase, report=report))
+        pairs = _phrases(read_pairs(source, target, lowercase=config.lowercase, report=report, columns=config.columns))
         if report.empty:
             say(f"{source}: {report.sentence()}")
         return pairs

@@ -26,6 +26,7 @@ from saccade.decoding import Hypothesis, max_target_length
 from saccade.errors import UserError
 from saccade.layers.consistency import consistent_cross_entropy
 from saccade.layers.cross_entropy import linear_cross_entropy
+from saccade.layers.pointer import PointerOutput
 from saccade.metrics.bleu import TranslationScores, score_translations
 from saccade.models.shapes import Shapes
 from saccade.tasks.held_out import HeldOut
@@ -67,12 +68,19 @@ class ObjectiveConfig(BaseConfig):
     )
 
 
+class EvaluateConfig(BaseConfig):
+    rouge: bool = Field(
+        False, description="also score by ROUGE, as summaries are, beside the first sentence of the source"
+    )
+
+
 class Config(BaseConfig):
     model_kind: ClassVar[str] = "sequence-to-sequence"
 
     data: CorpusConfig
     objective: ObjectiveConfig
     decode: DecodeConfig
+    evaluate: EvaluateConfig
 
     @model_validator(mode="after")
     def _data_and_model_fit(self) -> "Config":
@@ -82,6 +90,8 @@ class Config(BaseConfig):
             raise ValueError(
                 "model.shared needs one vocabulary for both sides: set data.joint to true or model.shared to false"
             )
+        if getattr(model, "copies", False):
+            self._check_copying()
         if getattr(model, "selection", "soft") != "hard" and self.objective.reinforce != 1.0:
             raise ValueError(
                 f"objective.reinforce = {self.objective.reinforce:g} is for model.selection=hard: leave it out"
@@ -95,6 +105,17 @@ class Config(BaseConfig):
                 f"set model.max_length to {needed} or more, or data.max_length and decode.max_length to less"
             )
         return self
+
+    def _check_copying(self) -> None:
+        if not self.data.joint or self.data.tokenizer == "words":
+            raise ValueError(
+                "model.copies needs one vocabulary of subwords or characters for both sides, which spell words that were never seen: "
+                "set data.joint=true and data.tokenizer=bpe"
+            )
+        if self.objective.consistency:
+            raise ValueError(
+                "objective.consistency is for models that do not copy: leave it out, or set model.copies=false"
+            )
 
 
 class Translation(Written):
@@ -171,9 +192,9 @@ class TranslationTask(Trained[str, TranslationOptions]):
             batch = batch.twice()
         readouts, words, log_prob = self.readouts(batch)
         if consistency:
-            total, nll = consistent_cross_entropy(readouts, self.output, words, smoothing, consistency)
+            total, nll = consistent_cross_entropy(readouts, self._linear, words, smoothing, consistency)
         else:
-            total, nll = linear_cross_entropy(readouts, self.output, words, smoothing)
+            total, nll = self.cross_entropy(readouts, words, smoothing)
         if log_prob.dim():
             advantage = nll.mean() - nll
             total = total - self.recipe.objective.reinforce * (advantage * log_prob[batch.target_out != PAD]).sum()
@@ -190,11 +211,23 @@ class TranslationTask(Trained[str, TranslationOptions]):
         readouts, log_prob = self.stepper.read(encoded, batch.target_in)
         return readouts[real], batch.target_out[real], log_prob
 
+    def cross_entropy(self, readouts: Tensor, words: Tensor, label_smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
+        """The smoothed loss summed over all words, and the plain negative log-likelihood of each."""
+        if isinstance(self.output, PointerOutput):
+            return self.output.cross_entropy(readouts, words, label_smoothing)
+        return linear_cross_entropy(readouts, self._linear, words, label_smoothing)
+
     @property
-    def output(self) -> nn.Linear:
+    def output(self) -> nn.Linear | PointerOutput:
+        """From readouts to logits of the next word."""
         layer = self.model.output
-        assert isinstance(layer, nn.Linear)
+        assert isinstance(layer, nn.Linear | PointerOutput)
         return layer
+
+    @property
+    def _linear(self) -> nn.Linear:
+        assert isinstance(self.output, nn.Linear)
+        return self.output
 
     # Judging
 
