@@ -45,7 +45,7 @@ def look(task: "QuestionAnsweringTask", example: Example[Asked], only: str | Non
     ]
     maps = _recorded(task, window, asked.context, only)
     is_short = only is not None or len(words) <= _SHORT
-    text = answer.text or NO_ANSWER
+    said = f"{' '.join((answer.text or NO_ANSWER).split())} (probability {answer.best.probability:.2f})"
     whole = f"words {window.first + 1:,} to {window.last:,} of {len(window.context):,}"
     return View(
         title=asked.question,
@@ -54,10 +54,10 @@ def look(task: "QuestionAnsweringTask", example: Example[Asked], only: str | Non
         hint=""
         if is_short
         else "shows the words of the question averaged: --only '*' draws every one, and .html holds them all",
-        text=f"{' '.join(text.split())} (probability {answer.best.probability:.2f})",
+        text=said,
         answer=answer.to_dict(),
         truth=example.truth,
-        subtitle="" if len(words) == len(window.context) else whole,
+        subtitle=" · ".join([f"answer: {said}", *([] if len(words) == len(window.context) else [whole])]),
         details={
             "question": asked.question,
             "context": asked.context,
