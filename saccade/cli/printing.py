@@ -4,6 +4,8 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
+from saccade.printable import cell, visible_json
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -29,11 +31,12 @@ def with_progress(answers: Iterable[Printed], count: int, printed_meanwhile: boo
 def print_json(values: object) -> None:
     import json
 
-    print(json.dumps(values, ensure_ascii=False, indent=1))
+    print(visible_json(json.dumps(values, ensure_ascii=False, indent=1)))
 
 
 def print_columns(columns: list[tuple[str, list[str]]]) -> None:
     """A table on a terminal, tab-separated lines elsewhere."""
+    columns = [(cell(heading), [cell(text) for text in cells]) for heading, cells in columns]
     if not sys.stdout.isatty():
         print("\t".join(heading for heading, _ in columns))
         for row in zip(*(cells for _, cells in columns), strict=True):
@@ -46,10 +49,11 @@ def print_columns(columns: list[tuple[str, list[str]]]) -> None:
 
 def _table(columns: list[tuple[str, list[str]]]) -> "Table":
     from rich.table import Table
+    from rich.text import Text
 
     table = Table()
     for index, (heading, _) in enumerate(columns):
-        table.add_column(heading, justify="left" if index == 0 else "right")
+        table.add_column(Text(heading), justify="left" if index == 0 else "right")
     for row in zip(*(cells for _, cells in columns), strict=True):
-        table.add_row(*row)
+        table.add_row(*map(Text, row))
     return table

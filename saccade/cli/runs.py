@@ -13,6 +13,7 @@ from saccade.cli.options import JsonOption, RunArgument, SkipBadInputsOption
 from saccade.cli.printing import print_columns, print_json, with_progress
 from saccade.cli.signature import with_parameters
 from saccade.errors import ConfigError, UserError
+from saccade.printable import visible
 from saccade.waiting import elapsing
 
 if TYPE_CHECKING:
@@ -45,6 +46,14 @@ def predict(
     examples = _examples(loaded, inputs or [], skip_bad, f"saccade predict {run}", chosen)
     # What has names is files: one of them may turn out to be unreadable, and then nothing is printed.
     is_named = any(example.name for example in examples)
+    for note in loaded.task.notes(examples, chosen):
+        _note(note)
+    parts = loaded.task.parts(examples[0], chosen) if len(examples) == 1 and not as_json else None
+    if parts is not None:
+        for part in parts:
+            print(part, end="", flush=True)
+        print()
+        return
     shows_names = is_named and (len(examples) > 1 or skip_bad or [example.name for example in examples] != inputs)
     try:
         answers: Iterable[Answer] = loaded.task.answers(examples, chosen)
@@ -57,7 +66,7 @@ def predict(
         return
     for example, answer in zip(examples, answers, strict=True):
         for line in answer.lines():
-            print(f"{example.name or example.content}\t{line}" if shows_names else line)
+            print(visible(f"{example.name or example.content}\t{line}" if shows_names else line))
 
 
 def _has_input(run: Path, options: Mapping[str, Any]) -> bool:
@@ -88,7 +97,7 @@ def _examples(
 
 
 def _note(sentence: str) -> None:
-    print(sentence, file=sys.stderr)
+    print(visible(sentence), file=sys.stderr)
 
 
 def _with_a_way_round(error: UserError, inputs: int) -> UserError:

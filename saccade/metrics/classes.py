@@ -8,13 +8,14 @@ F1 = 2 · precision · recall / (precision + recall). The class mean of F1 ("mac
 that neither occurs nor is ever predicted is left out of it, as in scikit-learn.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from saccade.printable import spreadsheet_cell
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ class ClassScores:
         what = "file" if self.unit == "images" else "what"
         lines = [f"number\t{what}\ttruth\ttaken for\tprobability\tof the truth"]
         for mistake in self.mistakes:
-            words = (re.sub(r"[\t\r\n]", " ", text) for text in (mistake.name, mistake.truth, mistake.taken_for))
+            words = map(spreadsheet_cell, (mistake.name, mistake.truth, mistake.taken_for))
             shares = (f"{share:.4f}" for share in (mistake.probability, mistake.of_truth))
             lines.append("\t".join([str(mistake.number), *words, *shares]))
         return lines
@@ -158,6 +159,13 @@ def calibration_error(probabilities: NDArray[np.floating[Any]], right: NDArray[n
     counts = np.bincount(places, minlength=bins)
     gaps = np.bincount(places, probabilities - right, minlength=bins)
     return float(np.abs(gaps).sum() / max(counts.sum(), 1))
+
+
+def cohen_kappa(confusion: NDArray[np.integer[Any]]) -> float:
+    """(observed - chance) / (1 - chance) of a matrix [truth][prediction]: how much better than guessing by frequency (Cohen 1960)."""
+    shares = confusion / max(confusion.sum(), 1)
+    chance = float(shares.sum(1) @ shares.sum(0))
+    return (float(np.trace(shares)) - chance) / (1 - chance) if chance < 1 else 0.0
 
 
 def _mistakes(

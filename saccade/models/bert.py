@@ -36,7 +36,7 @@ _SMALL = 0.02  # the deviation of the first weights
 
 
 class Config(BaseConfig):
-    serves: ClassVar[tuple[str, ...]] = ("text-classes", "masked-language", "spans")
+    serves: ClassVar[tuple[str, ...]] = ("text-classes", "language", "masked-language", "spans")
     takes_special: ClassVar[bool] = True  # texts come with special tokens around them: classes are read from the first
 
     layers: int = Field(4, ge=1)

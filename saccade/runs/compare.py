@@ -105,7 +105,7 @@ def _read(path: Path) -> Row | None:
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
         return Row(**values) if values.keys() == {column.name for column in fields(Row)} else None
-    except (ValueError, AttributeError):  # damaged: then it is measured again
+    except (ValueError, AttributeError, TypeError, RecursionError):  # damaged: then it is measured again
         return None
 
 
@@ -263,7 +263,7 @@ def _cell(values: Sequence[float | None]) -> str:
     if not known:
         return "–"
     mean, spread = fmean(known), (max(known) - min(known)) / 2
-    digits = 0 if mean >= 1000 else 1 if mean >= 10 else 2
+    digits = 0 if mean >= 1000 else 1 if mean >= 10 else 2 if mean >= 1 else 3
     return f"{mean:,.{digits}f}" + (f" ± {spread:,.{digits}f}" if spread and len(known) > 1 else "")
 
 

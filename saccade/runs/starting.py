@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from saccade.config import recipe as configs
 from saccade.config.recipe import Config, Recipe, StartConfig
 from saccade.errors import ConfigError
+from saccade.layers.sketch import own_tensors
 from saccade.models import hugging_face
 from saccade.training.checkpoint import RunDirectory, read_weights
-from saccade.training.weights import own_tensors
 
 
 class StartingWeights:

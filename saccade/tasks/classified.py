@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+from saccade.printable import cell
+
 
 @dataclass(frozen=True)
 class Classified:
@@ -22,7 +24,7 @@ class Classified:
 
     def lines(self) -> list[str]:
         """A class and its probability on each line, best first."""
-        return [f"{name}\t{share:.4f}" for name, share in zip(self.classes, self.probabilities, strict=True)]
+        return [f"{cell(name)}\t{share:.4f}" for name, share in zip(self.classes, self.probabilities, strict=True)]
 
     def to_dict(self) -> dict[str, Any]:
         answers = zip(self.classes, self.probabilities, strict=True)

@@ -1,24 +1,28 @@
-"""What tasks read, and how it comes in from a command line, from Python and from a request: `Text`, `TextPair` and `Image`."""
+"""What tasks read, and how it comes in from a command line, from Python and from a request: `Text`, `TextPair`, `Image` and `Series`."""
 
 import binascii
 import json
 import os
 from base64 import b64decode
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from PIL import Image as PillowImage
-from pydantic import Field
+from pydantic import Field, create_model
 
 from saccade.config.recipe import Config
 from saccade.data.image_shape import ImageShape
 from saccade.data.images.decoding import ENDINGS, BadImage, open_image
 from saccade.data.images.store import AnyImage, name_of, open_store, pixels_of
 from saccade.data.questions.exercises import Asked, read_text
+from saccade.data.series.columns import Named
+from saccade.data.series.files import from_frame, read_series
+from saccade.data.series.reading import read_text as read_rows
+from saccade.data.series.table import SeriesTable, as_text, measured_only, with_bands
 from saccade.data.text.lines import decoded_lines
-from saccade.errors import UserError
+from saccade.errors import Say, UserError
 from saccade.tasks.task import Example, Limits, Typed
 from saccade.views.axes import data_address
 
@@ -41,6 +45,13 @@ class TextPairFields(Config):
     question: str = Field(description="what is asked", examples=["Where is Ines?"])
     context: str = Field(
         description="the text that answers it", examples=["Ines took the map. Then Ines went to the library."]
+    )
+
+
+class SeriesFields(Config):
+    series: str = Field(
+        description="one series as CSV: a line of names (date, a column for each band, and cloud where it is known), a row for each date",
+        examples=["date,NDVI\n2020-04-01,0.3\n2020-06-01,0.8\n"],
     )
 
 
@@ -300,3 +311,106 @@ def _images_at(word: str, typed: Typed) -> list[str]:
     if store.ignored:
         typed.say(f"{word} contains {store.ignored:,} other files, which were not read")
     return [os.path.join(word, name) for name in store.names]
+
+
+@dataclass(frozen=True)
+class Series:
+    """Series of a table: those of a file, a pandas DataFrame, or CSV text. All must have the bands of the run."""
+
+    bands: tuple[str, ...]
+    has_dates: bool
+    named: Named
+    longest: int = 3000
+    example: str = ""
+    kind: str = "series"
+
+    @property
+    def fields(self) -> type[Config]:
+        if not self.example:
+            return SeriesFields
+        field = (str, Field(description=SeriesFields.model_fields["series"].description, examples=[self.example]))
+        return create_model("SeriesFields", __base__=SeriesFields, series=field)
+
+    def from_command_line(self, typed: Typed) -> list[Example[SeriesTable]]:
+        if not typed.words:
+            assert typed.stdin is not None
+            text = "\n".join(decoded_lines(typed.stdin, "standard input"))
+            table = from_frame(read_rows(text, typed.say), self._free, "standard input", typed.say)
+            return self._examples(self._checked(table, "standard input", typed.say))
+        examples = []
+        for word in typed.words:
+            path = Path(word)
+            if not path.is_file():
+                raise UserError(
+                    f"{word} is not a table of series: give the path of a CSV file, or test:0 for a held-out one"
+                )
+            table = self._checked(read_series(path, self._free, typed.say), word, typed.say)
+            examples += self._examples(table, f"{word}:" if len(typed.words) > 1 else "")
+        return examples
+
+    def from_python(self, value: object) -> Example[SeriesTable]:
+        if isinstance(value, SeriesTable):
+            table = value
+        elif isinstance(value, str | os.PathLike):
+            table = read_series(Path(value), self._free, _silent)
+        else:
+            from pandas import DataFrame
+
+            if not isinstance(value, DataFrame):
+                raise UserError(
+                    f"{type(value).__name__} is not a series: give a pandas DataFrame or the path of a table"
+                )
+            table = from_frame(value, self._free, "the table", _silent)
+        return self._one(self._checked(table, "the table", _silent), "the table")
+
+    def from_json(self, body: Config, limits: Limits) -> Example[SeriesTable]:
+        assert isinstance(body, SeriesFields)
+        if len(body.series) > 100 * limits.characters:
+            raise UserError(
+                f"the series has {len(body.series):,} characters, and {100 * limits.characters:,} are allowed: send one series at a time"
+            )
+        table = from_frame(read_rows(body.series, _silent), self._free, "the series", _silent)
+        return self._one(self._checked(table, "the series", _silent), "the series")
+
+    def unknown(self, examples: Sequence[Example[SeriesTable]]) -> Sequence[str]:
+        return ()
+
+    def suggestions(self, held_out: Sequence[Example[SeriesTable]]) -> list[str]:
+        """One of each class as CSV, as far as there are."""
+        by_class: dict[str | None, str] = {}
+        for number in range(min(200, len(held_out))):
+            example = held_out[number]
+            if len(by_class) < _SUGGESTIONS and example.truth not in by_class:
+                by_class[example.truth] = as_text(example.content)
+        return list(by_class.values())
+
+    @property
+    def _free(self) -> Named:
+        """Labels and groups are not needed to predict."""
+        return replace(self.named, bands=self.bands, label=None, group=None, x=None, y=None, season=None)
+
+    def _checked(self, table: SeriesTable, origin: str, say: Say) -> SeriesTable:
+        table = with_bands(table, self.bands, origin)
+        if table.has_dates != self.has_dates:
+            wanted = "dates" if self.has_dates else "positions 0, 1, 2, … instead of dates"
+            raise UserError(f"{origin}: this run was trained on series with {wanted}: give such a table")
+        return measured_only(table, origin, say, self.longest)
+
+    def _examples(self, table: SeriesTable, before: str = "") -> list[Example[SeriesTable]]:
+        return [
+            Example(
+                table.chosen([number]),
+                f"{before}{table.ids[number]}",
+                None if table.labels is None else table.labels[number],
+            )
+            for number in range(len(table))
+        ]
+
+    def _one(self, table: SeriesTable, origin: str) -> Example[SeriesTable]:
+        if len(table) != 1:
+            raise UserError(f"{origin} holds {len(table):,} series and one is asked about: give the rows of one id")
+        return Example(table, "", None if table.labels is None else table.labels[0])
+
+
+def _silent(sentence: str) -> None:
+    pass

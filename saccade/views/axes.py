@@ -79,6 +79,7 @@ class Dates:
     labels: tuple[str, ...]  # ISO dates
     # by name, a value a day; None is missing
     series: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict, hash=False)
+    marked: tuple[bool, ...] = ()  # days to mark, such as clouded ones
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -130,6 +131,12 @@ def pixels(axis: Axis) -> Grid:
     return axis
 
 
+def dates(axis: Axis) -> Dates:
+    """An axis of which a model knows that it is the series': its days."""
+    assert isinstance(axis, Dates)
+    return axis
+
+
 def axis_of(labels: "Axis | Sequence[str]") -> Axis:
     """A list of words is an axis of tokens; an axis is itself."""
     return Tokens(tuple(labels)) if isinstance(labels, list | tuple) else labels  # type: ignore[return-value]
@@ -167,6 +174,8 @@ def axis_to_dict(axis: Axis) -> dict[str, Any]:
                 values["patches"] = [[data_address(as_bytes(patch)) for patch in scales] for scales in axis.patches]
         case Dates():
             values |= {"labels": list(axis.labels), "series": {name: list(row) for name, row in axis.series.items()}}
+            if axis.marked:
+                values["marked"] = list(axis.marked)
         case Objects():
             values |= {"labels": list(axis.labels), "boxes": [list(box) for box in axis.boxes]}
         case Variables() | Scales():
@@ -202,7 +211,7 @@ def axis_from_dict(values: Mapping[str, Any]) -> Axis:
         return Steps(labels, windows, tuple(map(str, values.get("classes", ()))), probabilities)
     if kind == "dates":
         series = {str(name): tuple(row) for name, row in values["series"].items()}
-        return Dates(labels, series)
+        return Dates(labels, series, tuple(map(bool, values.get("marked", ()))))
     if kind == "objects":
         boxes = tuple((float(a), float(b), float(c), float(d)) for a, b, c, d in values["boxes"])
         return Objects(labels, boxes)

@@ -9,9 +9,9 @@ from saccade.views.maps import AttentionMap
 MOST_PANELS = 12
 
 
-def overview(maps: Sequence[AttentionMap], source: str) -> list[AttentionMap]:
+def overview(maps: Sequence[AttentionMap], source: str = "") -> list[AttentionMap]:
     """The same maps if they are few; else the attention over the source: the mean of everything, then of the heads of each layer. `source`
-    is the title of the side that is read."""
+    is the title of the side that is read, where there is one."""
     if sum(panels(attention) for attention in maps) <= MOST_PANELS:
         return list(maps)
     mean = over_the_source(maps, source)

@@ -13,8 +13,10 @@ from typing import Any
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
+from saccade.data.text.engine import engine_from
 from saccade.data.text.spelling import Encoded, SpecialTokens, Spelled, byte_level_bytes, check_lengths
 from saccade.errors import ConfigError
+from saccade.stored import read_text
 
 _ROLES = {  # in the files of a model, the first that it has
     "pad": ("pad_token",),
@@ -97,7 +99,7 @@ class ExistingTokenizer(Spelled):
     @classmethod
     def from_json(cls, text: str) -> "ExistingTokenizer":
         content = json.loads(text)
-        engine = tokenizers.Tokenizer.from_str(json.dumps(content["engine"]))
+        engine = engine_from(content["engine"])
         size = int(content["size"])
         special = SpecialTokens(**content["special"])
         if not {type(token) for token in vars(special).values()} <= {int, type(None)}:
@@ -114,7 +116,7 @@ def _engine_of(directory: Path) -> tokenizers.Tokenizer:
     file, words = directory / "tokenizer.json", directory / "vocab.txt"
     try:
         if file.is_file():
-            return tokenizers.Tokenizer.from_file(str(file))
+            return engine_from(json.loads(read_text(file)))
         if words.is_file():
             return _word_pieces(words, bool(_json(directory / "tokenizer_config.json").get("do_lower_case", True)))
     except Exception as error:  # the engine raises bare Exceptions for what it cannot parse
@@ -175,7 +177,7 @@ def _with_spaces(name: str) -> bytes:
 def _json(path: Path) -> dict[str, Any]:
     """Nothing where there is no such file."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(read_text(path))
     except OSError:
         return {}
     except ValueError as error:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, Protocol, cast
 
 from saccade.errors import UserError
+from saccade.stored import open_regular
 
 MAX_CHARACTERS = 100_000  # of a line: a tokenizer needs many times that in memory
 _MAX_BYTES = 4 * MAX_CHARACTERS + 2  # in UTF-8, with \r\n
@@ -27,6 +28,8 @@ def check_readable(path: Path) -> None:
         raise UserError(f"there is no file {path}: check the path")
     if path.is_dir():
         raise UserError(f"{path} is a directory; give a text file with one sentence per line.")
+    if not path.is_file():
+        raise UserError(f"{path} is a pipe or a device, which cannot be read twice; give a text file.")
     if not os.access(path, os.R_OK):
         raise UserError(f"{path} cannot be read (permission denied); give a file that you may read.")
 
@@ -35,7 +38,7 @@ def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
     """The lines of a text file, gzipped or not; it must have some."""
     empty = True
     try:
-        with path.open("rb") as raw, _unpacked(raw) as stream:
+        with open_regular(path) as raw, _unpacked(raw) as stream:
             for line in decoded_lines(stream, str(path), encoding=encoding):
                 empty = False
                 yield line
@@ -78,7 +81,7 @@ def _lines(stream: Stream) -> Iterator[bytes]:
         yield line
 
 
-def _unpacked(raw: io.BufferedReader) -> BinaryIO:
-    if raw.peek(2)[:2] != b"\x1f\x8b":
+def _unpacked(raw: BinaryIO) -> BinaryIO:
+    if cast(io.BufferedReader, raw).peek(2)[:2] != b"\x1f\x8b":
         return raw
-    return io.BufferedReader(cast(io.RawIOBase, gzip.GzipFile(fileobj=raw)))
+    return cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, gzip.GzipFile(fileobj=raw))))

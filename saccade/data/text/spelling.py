@@ -141,6 +141,13 @@ class Spelled:
         starts = {start for word, (start, _) in WORDS.pre_tokenize_str(text) if not word.isspace()}
         return [place in starts for place in places]
 
+    def continues(self) -> list[bool]:
+        """Of each token of the vocabulary whether it goes on with the word before it: it begins with a letter, without white space."""
+        return [
+            token not in self._special and spelled.decode("utf-8", "replace")[:1].isalnum()
+            for token, spelled in enumerate(self._bytes)
+        ]
+
     def words(self, ids: Iterable[int]) -> list[str]:
         """The words that `word_groups` numbers."""
         ids = [int(token) for token in ids]

@@ -16,11 +16,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import tokenizers
 from tokenizers import decoders, models, normalizers, trainers
 
+from saccade.data.text.engine import engine_from
 from saccade.data.text.pairs import Pair, Report
 from saccade.data.text.spelling import (
     PRINTABLE_BYTES,
@@ -33,6 +34,7 @@ from saccade.data.text.spelling import (
 from saccade.data.text.words import Kind, joined_words, pre_tokenizer
 from saccade.errors import ConfigError, UserError
 from saccade.files import write_text
+from saccade.stored import Stored, parsed, read_json
 
 SPECIAL = ("<pad>", "<bos>", "<eos>", "<unk>")
 PAD, BOS, EOS, UNK = range(4)
@@ -147,11 +149,25 @@ class Tokenizer(Spelled):
 
     @classmethod
     def from_json(cls, text: str) -> "Tokenizer":
-        content = json.loads(text)
-        if content["kind"] not in get_args(Kind):
-            raise ValueError(f"unknown tokenizer kind {content['kind']!r}")
-        engine = tokenizers.Tokenizer.from_str(json.dumps(content["engine"]))
-        return cls(engine, content["kind"], bool(content["lowercase"]))
+        return cls._from(parsed(text, _StoredTokenizer))
+
+    @classmethod
+    def _from(cls, stored: "_StoredTokenizer") -> "Tokenizer":
+        return cls(engine_from(stored.engine), stored.kind, stored.lowercase)
+
+
+class _StoredTokenizer(Stored):
+    kind: Kind
+    lowercase: bool
+    engine: dict[str, Any]
+
+
+class _StoredVocabularies(Stored):
+    """tokenizer.json"""
+
+    version: Literal[1]
+    source: _StoredTokenizer
+    target: _StoredTokenizer | None = None
 
 
 @dataclass(frozen=True)
@@ -197,18 +213,15 @@ class Vocabularies:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Vocabularies":
         try:
-            content = json.loads(Path(path).read_text(encoding="utf-8"))
-            if content["version"] != 1:
-                raise ValueError(f"version {content['version']}")
-            source = Tokenizer.from_json(json.dumps(content["source"]))
-            target = Tokenizer.from_json(json.dumps(content["target"])) if "target" in content else source
+            stored = read_json(Path(path), _StoredVocabularies)
+            source = Tokenizer._from(stored.source)
+            target = source if stored.target is None else Tokenizer._from(stored.target)
         except OSError as error:
             raise UserError(
                 f"the vocabulary {path} cannot be read ({error.strerror}): give the file of a run"
             ) from None
-        except Exception as error:  # the engine raises bare Exceptions for what it cannot parse
-            why = f"it lacks {error}" if isinstance(error, KeyError) else error
-            raise UserError(f"{path} is not a vocabulary of Saccade ({why}): give the file of a run") from None
+        except (ValueError, KeyError) as error:
+            raise UserError(f"{path} is not a vocabulary of Saccade ({error}): give the file of a run") from None
         return cls(source, target)
 
 

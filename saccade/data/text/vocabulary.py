@@ -10,6 +10,7 @@ from saccade.data.text.spelling import Spelled
 from saccade.data.text.tokenizer import Tokenizer
 from saccade.errors import ConfigError, UserError
 from saccade.files import write_text
+from saccade.stored import read_text
 
 FILE = "tokenizer.json"
 
@@ -22,7 +23,7 @@ def save_tokenizer(tokenizer: Spelled, directory: Path) -> None:
 def load_tokenizer(directory: Path) -> Spelled:
     path = directory / FILE
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(read_text(path))
         if content["version"] != 1:
             raise ValueError(f"version {content['version']}")
         written = json.dumps(content["text"])
@@ -40,12 +41,14 @@ def load_tokenizer(directory: Path) -> Spelled:
 def starting_tokenizer(start: StartConfig, say: Callable[[str], None]) -> Spelled | None:
     """That of the run or of the folder in Hugging Face's format that a recipe starts from: its weights mean nothing without it. None where
     the recipe starts from nothing."""
-    directory = start.run
-    if directory is None:
-        return None
+    return None if start.run is None else existing_tokenizer(start.run, say, "start.from")
+
+
+def existing_tokenizer(directory: Path, say: Callable[[str], None], setting: str = "data.vocabulary") -> Spelled:
+    """That of a run or of a folder in Hugging Face's format, which the setting names."""
     if (directory / "config.yaml").exists():
         if not (directory / FILE).exists():
-            raise ConfigError(f"start.from = {directory} is a run without a vocabulary: name one that reads texts")
+            raise ConfigError(f"{setting} = {directory} is a run without a vocabulary: name one that reads texts")
         tokenizer = load_tokenizer(directory)
     else:
         tokenizer = ExistingTokenizer.from_folder(directory)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from saccade.config.recipe import Config
 from saccade.errors import UserError
 from saccade.models.shapes import Shapes
+from saccade.stored import read_text
 
 Names = tuple[tuple[str, str], ...]  # a pattern in their names, and what it is in ours; applied in order
 FOREIGN = (RuntimeError, KeyError, TypeError, ValueError, AttributeError)  # what a folder of other sizes raises
@@ -71,10 +72,10 @@ def require_gelu(directory: Path, activation: object) -> None:
 
 def read_settings(path: Path) -> dict[str, Any]:
     try:
-        settings = json.loads(path.read_text(encoding="utf-8"))
+        settings = json.loads(read_text(path))
     except OSError as error:
         raise UserError(f"{path} cannot be read ({error.strerror}): give the folder of a Hugging Face model") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is not JSON ({error}): copy the model again") from None
     if not isinstance(settings, dict):
         raise UserError(f"{path} is not the settings of a model but {str(settings)[:40]}: copy the model again")

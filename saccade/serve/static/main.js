@@ -3,7 +3,7 @@
 import {rememberToken, runs as askRuns} from "/static/api.js";
 import {Panel as ViewPanel} from "/static/panel.js";
 import {cycleTheme, startTheme} from "/static/theme.js";
-import {byId, element, option} from "/static/views/dom.js";
+import {byId, element, option, shape} from "/static/views/dom.js";
 
 // A task whose input is neither a sentence nor a picture brings a form of its own: Panel.form(run, state, asked).
 let ownForm = null;
@@ -54,6 +54,7 @@ async function chooseRuns() {
   byId("image-form").hidden = run.reads !== "image";
   ownForm = kinds[0].form?.(run, state, askOwn) ?? null;
   byId("own-form").replaceChildren(...(ownForm ? [ownForm] : []));
+  byId("series-form").hidden = run.reads !== "series";
   byId("go").textContent = kinds[0].action ?? "Look";
   showExamples(run);
   writeLink();
@@ -62,7 +63,10 @@ async function chooseRuns() {
 
 function showExamples(run) {
   if (ownForm) return byId("examples").replaceChildren();
-  const buttons = run.examples.map((example, place) => run.reads === "text"
+  const buttons = run.examples.map((example, place) => run.reads === "series"
+    ? element("button", {type: "button", className: "picture", title: `Example ${place + 1}`, "aria-label": `Example ${place + 1}`,
+      onclick: () => askSeries(example, place)}, sparkline(example))
+    : run.reads === "text"
     ? element("button", {type: "button", textContent: example, dir: "auto", onclick: () => { byId("text").value = example; askText(); }})
     : element("button", {type: "button", className: "picture", onclick: () => askImage(example, place)}, element("img", {src: example, alt: `Example ${place + 1}`})));
   byId("examples").replaceChildren(...buttons);
@@ -107,6 +111,29 @@ async function askOwn(question) {
   await answers(question);
 }
 
+// The table of one series, as text.
+async function askSeries(series, example) {
+  fail(null);
+  state.example = example === undefined ? "" : String(example);
+  writeLink();
+  byId("series-form").dataset.series = series;
+  await answers({series});
+}
+
+// The last column that is not about clouds, as a line.
+function sparkline(table) {
+  const [names, ...rows] = table.trim().split("\n").map((line) => line.split(","));
+  const column = names.reduce((last, name, place) => name === "cloud" ? last : place, 0);
+  const values = rows.map((row) => row[column] === "" ? NaN : Number(row[column])), known = values.filter(Number.isFinite);
+  const low = Math.min(...known), span = Math.max(...known) - low || 1;
+  const points = values.flatMap((value, place) => Number.isFinite(value) ? [`${(place / values.length * 100).toFixed(1)} ${(28 - (value - low) / span * 26).toFixed(1)}`] : []);
+  return shape("svg", {viewBox: "0 0 100 30", preserveAspectRatio: "none", "aria-hidden": "true"}, shape("path", {d: `M${points.join("L")}`}));
+}
+
+function readSeries(file) {
+  file?.text().then((text) => askSeries(text), () => fail(new Error("This file cannot be read: choose another one.")));
+}
+
 function readFile(file) {
   if (!file) return;
   const reader = new FileReader();
@@ -119,6 +146,7 @@ async function again() {
   if (!await chooseRuns()) return;
   if (ownForm) return ownForm.begin?.();
   if (named(state.run).reads === "text") { if (byId("text").value.trim()) askText(); }
+  else if (named(state.run).reads === "series") { if (byId("series-form").dataset.series) askSeries(byId("series-form").dataset.series); }
   else if (byId("image-form").dataset.image) askImage(byId("image-form").dataset.image);
 }
 
@@ -129,14 +157,18 @@ function listen() {
   byId("text").onkeydown = (event) => { if (event.key === "Enter" && !event.shiftKey) { event.preventDefault(); askText(); } };
   byId("file").onchange = (event) => { readFile(event.target.files[0]); event.target.value = ""; };
   byId("drop").onkeydown = (event) => { if (event.key === "Enter" || event.key === " ") byId("file").click(); };
+  byId("series-file").onchange = (event) => { readSeries(event.target.files[0]); event.target.value = ""; };
   for (const kind of ["dragover", "dragleave", "drop"]) {
     document.addEventListener(kind, (event) => {
       event.preventDefault();
-      byId("drop").classList.toggle("over", kind === "dragover");
+      for (const place of ["drop", "drop-series"]) byId(place).classList.toggle("over", kind === "dragover");
+      if (kind === "drop" && !byId("series-form").hidden) readSeries(event.dataTransfer.files[0]);
       if (kind === "drop" && !byId("image-form").hidden) readFile(event.dataTransfer.files[0]);
     });
   }
   document.addEventListener("paste", (event) => {
+    const text = event.clipboardData.getData("text");
+    if (!byId("series-form").hidden && text.includes("\n")) return askSeries(text);
     const file = [...event.clipboardData.files].find((pasted) => pasted.type.startsWith("image/"));
     if (file && !byId("image-form").hidden) readFile(file);
   });
@@ -156,6 +188,7 @@ async function start() {
   const run = named(state.run);
   if (ownForm) return ownForm.begin?.();
   if (byId("text").value && run.reads === "text") askText(true);
+  if (run.reads === "series" && run.examples[state.example]) askSeries(run.examples[state.example], state.example);
   if (run.reads === "image" && run.examples[state.example]) askImage(run.examples[state.example], state.example);
 }
 

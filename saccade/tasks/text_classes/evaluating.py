@@ -40,9 +40,10 @@ class TextScores:
 
 def evaluate(task: "TextClassTask", split: SplitName, options: "TextOptions") -> TextScores:
     from saccade.views import confusion
+    from saccade.views.document import PICTURES, require_ending
 
     if options.confusion is not None:
-        confusion.require_picture(options.confusion)
+        require_ending(options.confusion, PICTURES)
     left_out = 0
     examples: Sequence[Labelled] = task.texts.held_out(split)
     if options.data is not None:

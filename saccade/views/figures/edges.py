@@ -11,11 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from saccade.views.axes import Axis, Dates, Grid, Objects, Steps, labels
-from saccade.views.figures.palette import FRAME, INK, SERIES, order_colours
+from saccade.views.figures.palette import FRAME, INK, MARKED, SERIES, order_colours
 from saccade.views.lettering import Lettering
 
 SMALLEST, LARGEST = 5.5, 11.0  # font sizes
 _STRIP, _STRIP_GAP = 0.5, 0.06  # inches of the series along dates
+_MOST_TOGETHER = 2  # series in one strip; more have a strip each
+_SMALL_STRIP, _MOST_STRIPS = 0.34, 10  # inches of these, and how many of them are drawn
 _DISC = 0.16  # inches across, with a number in it
 _TICK = 8.0  # font size of dates that are far apart
 _MOST_DAYS = 40  # that are all written
@@ -36,7 +38,7 @@ class Edge:
         """Along cells of this size, in inches."""
         texts, extra = _texts(axis, cell), 0.0
         if isinstance(axis, Dates) and axis.series:
-            extra = _STRIP + _STRIP_GAP
+            extra = _strips(axis) + _STRIP_GAP
         elif _is_numbered(axis) and cell >= _DISC:
             extra = _DISC + 0.05
         size = _TICK if isinstance(axis, Dates) and _has_ticks(axis, cell) else font_size(cell)
@@ -115,29 +117,68 @@ def _draw_discs(axes: Any, count: int, is_row: bool, lettering: Lettering) -> No
     axes.set(xlim=limits[0], ylim=limits[1])  # a dot does not move what it is on
 
 
+def _strips(dates: Dates) -> float:
+    """Inches that the series along an edge take."""
+    if len(dates.series) <= _MOST_TOGETHER:
+        return _STRIP
+    return _SMALL_STRIP * min(len(dates.series), _MOST_STRIPS)
+
+
 def _draw_series(axes: Any, dates: Dates, is_row: bool, lettering: Lettering) -> None:
-    """Every series as a line along the edge, each between its own smallest and largest value; named at the end of the strip."""
+    """Every series as a line along the edge, each between its own smallest and largest value; named at the end of its strip. Few share a
+    strip, many have one each. Marked days are grey."""
+    named = list(dates.series.items())[:_MOST_STRIPS]
+    together = [named] if len(named) <= _MOST_TOGETHER else [[one] for one in named]
+    thickness = _strips(dates) / len(together)
+    for place, members in enumerate(together):
+        away = _STRIP_GAP + (len(together) - 1 - place) * thickness
+        strip = _strip_beside(axes, len(dates), is_row, away, thickness)
+        _mark(strip, dates.marked, is_row)
+        for index, (name, values) in enumerate(members):
+            _draw_line(strip, place + index, name, values, is_row, (index, place), lettering)
+
+
+def _strip_beside(axes: Any, count: int, is_row: bool, away: float, thickness: float) -> Any:
+    """So many inches away from the cells."""
     box, (width, height) = axes.get_position(), axes.figure.get_size_inches()
     if is_row:
-        strip = axes.figure.add_axes((box.x0 - (_STRIP + _STRIP_GAP) / width, box.y0, _STRIP / width, box.height))
-        strip.set(ylim=(len(dates), 0), xlim=(-0.08, 1.08))
+        strip = axes.figure.add_axes((box.x0 - (away + thickness) / width, box.y0, thickness / width, box.height))
+        strip.set(ylim=(count, 0), xlim=(-0.08, 1.08))
     else:
-        strip = axes.figure.add_axes((box.x0, box.y1 + _STRIP_GAP / height, box.width, _STRIP / height))
-        strip.set(xlim=(0, len(dates)), ylim=(-0.08, 1.08))
+        strip = axes.figure.add_axes((box.x0, box.y1 + away / height, box.width, thickness / height))
+        strip.set(xlim=(0, count), ylim=(-0.08, 1.08))
     strip.set(xticks=(), yticks=())
     strip.spines[:].set(color=FRAME, linewidth=0.6)
-    places = np.arange(len(dates)) + 0.5
-    for index, (name, values) in enumerate(dates.series.items()):
-        colour, heights = SERIES[index % len(SERIES)], _between_0_and_1(values)
-        mark = {"color": colour, "linewidth": 1.1, "marker": ".", "markersize": 2.5}
-        strip.plot(*((1 - heights, places) if is_row else (places, heights)), **mark)
-        line = 0.14 * index
-        if is_row:
-            below: dict[str, Any] = {"transform": _moved(strip, 0.0, -0.05 - line), "ha": "left", "va": "top"}
-            lettering.write(strip, 0, 0, name, _LEGEND, color=colour, **below)
-        else:
-            beside: dict[str, Any] = {"transform": _moved(strip, 0.06, -line), "ha": "left", "va": "top"}
-            lettering.write(strip, 1, 1, name, _LEGEND, color=colour, **beside)
+    return strip
+
+
+def _mark(strip: Any, marked: Sequence[bool], is_row: bool) -> None:
+    for place, is_marked in enumerate(marked):
+        if is_marked:
+            band = strip.axhspan if is_row else strip.axvspan
+            band(place, place + 1, color=MARKED, linewidth=0, zorder=0)
+
+
+def _draw_line(
+    strip: Any,
+    number: int,
+    name: str,
+    values: Sequence[float | None],
+    is_row: bool,
+    line: tuple[int, int],
+    lettering: Lettering,
+) -> None:
+    """`line`: which of the names beside its strip, and which strip."""
+    colour, heights, places = SERIES[number % len(SERIES)], _between_0_and_1(values), np.arange(len(values)) + 0.5
+    mark = {"color": colour, "linewidth": 1.1, "marker": ".", "markersize": 2.5}
+    strip.plot(*((1 - heights, places) if is_row else (places, heights)), **mark)
+    if is_row:
+        down = 0.05 + 0.14 * (line[0] + line[1])
+        below: dict[str, Any] = {"transform": _moved(strip, 0.0, -down), "ha": "left", "va": "top"}
+        lettering.write(strip, 0, 0, name, _LEGEND, color=colour, **below)
+    else:
+        beside: dict[str, Any] = {"transform": _moved(strip, 0.06, -0.14 * line[0]), "ha": "left", "va": "top"}
+        lettering.write(strip, 1, 1, name, _LEGEND, color=colour, **beside)
 
 
 def _moved(axes: Any, right: float, up: float) -> Any:

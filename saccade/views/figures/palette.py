@@ -26,6 +26,7 @@ __all__ = [
 ]
 
 QUIET, FRAME = "#5c6675", "#d5dae1"
+MARKED = "#dfe3e8"  # behind days that are marked, such as clouded ones
 # From paper white to ink blue in equal steps of the OKLab colour space: twice the weight looks twice as dark.
 COLOURS = ("#f7fbfc", "#c4e6f3", "#93cfed", "#65b5e5", "#409adc", "#287acd", "#225cb8", "#243d9c", "#23217c")
 # The order of steps: from yellow to violet, each bright enough to be seen on black.

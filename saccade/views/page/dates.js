@@ -45,13 +45,19 @@ export class DatesChart {
   chart(name, values) {
     const known = values.filter((value) => value !== null), low = Math.min(...known), high = Math.max(...known);
     const x = (place) => (place + .5) / values.length * WIDTH, y = (value) => high === low ? HEIGHT / 2 : HEIGHT - 6 - (value - low) / (high - low) * (HEIGHT - 12);
-    const bars = shape("g"), line = values.map((value, place) => value === null ? "" : `${place && values[place - 1] !== null ? "L" : "M"}${x(place).toFixed(1)} ${y(value).toFixed(1)}`).join("");
+    const bars = shape("g"), marks = shape("g", {class: "marks"}, ...this.markedRects(values.length)), line = values.map((value, place) => value === null ? "" : `${place && values[place - 1] !== null ? "L" : "M"}${x(place).toFixed(1)} ${y(value).toFixed(1)}`).join("");
     const marker = shape("line", {class: "marker", y1: 0, y2: HEIGHT});
     const svg = shape("svg", {viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", class: "series", role: "img", "aria-label": `${name}: from ${digits(low)} to ${digits(high)}`},
-      bars, shape("path", {d: line}), marker);
+      marks, bars, shape("path", {d: line}), marker);
     svg.locate = (event) => ({[this.along]: Math.floor(placeOn(svg, event)[0] * values.length)});
     const label = element("div", {className: "series-name"}, element("b", {textContent: name}), element("span", {textContent: digits(high)}), element("span", {textContent: digits(low)}));
     return {label, svg, bars, marker, values};
+  }
+
+  // Behind every date that is marked, such as clouded ones.
+  markedRects(count) {
+    const width = WIDTH / count;
+    return (this.dates.marked ?? []).flatMap((isMarked, place) => isMarked ? [shape("rect", {x: place * width, width, y: 0, height: HEIGHT})] : []);
   }
 
   // The place one step away on the strip, for the arrow keys.
