@@ -104,7 +104,7 @@ def _recorded(task: "QuestionAnsweringTask", window: Window, context: str, only:
         task.logits(task.collate([window]))
     maps = []
     for name in recorded:
-        queries, keys = task.model.attention_axes(name, axes)  # type: ignore[operator]
+        queries, keys = task.model.attention_axes(name, axes)
         weights = recorded.joined(name)[0]
         if keys is axes["text"]:  # both texts in one: what the question's tokens look at in the context
             asks, told = task.reader.places(window)

@@ -39,7 +39,7 @@ from saccade.tasks.task import Example, Export, Loss, Say, Step, Trained, Valida
 from saccade.tasks.text_classes import evaluating
 from saccade.tasks.text_classes.evaluating import TextScores
 from saccade.tasks.text_classes.options import TextOptions
-from saccade.tasks.text_classes.tuning import TuningConfig, freeze, rates
+from saccade.tasks.tuning import TuningConfig, freeze, rates
 from saccade.views.view import View
 
 AT_A_TIME = 8192  # tokens judged in one go, padding included
