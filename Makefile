@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test lint types imports unit bench peers clean help
+.PHONY: demo test lint types imports unit bench peers lock verify clean help
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-8s %s\n", $$1, $$2}'
@@ -48,6 +48,12 @@ peers: $(READY)  ## measure training beside other libraries; with RUN=directory 
 	@test -z "$(RUN)" || for each in decoding startup serving; do $(BIN)/python -m benchmarks.$$each $(RUN) || exit 1; done
 	@$(BIN)/python -m benchmarks.picture
 	@$(BIN)/python -m benchmarks.glance
+
+lock: $(READY)  ## write requirements.lock and constraints.txt from what is installed
+	@PIP_CONSTRAINT= $(BIN)/python .ci/lock.py
+
+verify: $(READY)  ## compare what pip would download with the hashes of requirements.lock
+	@$(BIN)/python -m pip download --quiet --require-hashes --no-deps --dest $(VENV)/verified --requirement requirements.lock
 
 clean:  ## remove the environment and everything built
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -54,6 +54,24 @@ def test_the_wheel_has_every_file_of_the_package(built: Built) -> None:
     assert {name for name in inside if name.startswith(("tests/", "benchmarks/", "docs/"))} == set()
 
 
+def test_a_wheel_without_kernels_fits_every_system_and_says_so(built: Built) -> None:
+    assert built.wheel.name == f"saccade-{saccade.__version__}-py3-none-any.whl"
+    wheel = zipfile.ZipFile(built.wheel)
+    assert [name for name in wheel.namelist() if name.endswith((".so", ".pyd"))] == []
+    assert b"Root-Is-Purelib: true" in wheel.read(f"saccade-{saccade.__version__}.dist-info/WHEEL")
+    assert not [name for name in wheel.namelist() if ".data/" in name]
+
+
+@pytest.mark.slow
+def test_a_wheel_with_kernels_is_for_this_python_and_this_system(compiled: Built) -> None:
+    if shutil.which("gcc") is None and shutil.which("cc") is None:
+        pytest.skip("no compiler on this machine")
+    platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    python = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    assert compiled.wheel.name == f"saccade-{saccade.__version__}-{python}-{python}-{platform}.whl"
+    assert any("kernels/_compiled" in name for name in zipfile.ZipFile(compiled.wheel).namelist())
+
+
 def test_the_installed_wheel_lists_its_recipes(built: Built, tmp_path: Path) -> None:
     """In an environment of its own, which borrows from this one what the package depends on."""
     python = _environment(tmp_path)

@@ -247,14 +247,38 @@ def serve(
     host: Annotated[str, typer.Option(help="Where to listen; others than this machine need a token.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535)] = 8000,
     token: Annotated[
-        str | None, typer.Option(help="Callers must know this.", envvar="SACCADE_TOKEN", show_default=False)
+        str | None,
+        typer.Option(
+            help="Callers must know this; made up and printed where others can ask, unless given.",
+            envvar="SACCADE_TOKEN",
+            show_default=False,
+        ),
     ] = None,
     public: Annotated[bool, typer.Option("--public", help="Let everybody in who can reach the host.")] = False,
+    behind_proxy: Annotated[
+        bool,
+        typer.Option(
+            "--behind-proxy",
+            help="All requests come through a proxy: believe the last address in X-Forwarded-For.",
+        ),
+    ] = False,
+    certificate: Annotated[Path | None, typer.Option(help="Serve https: a PEM file.", show_default=False)] = None,
+    key: Annotated[Path | None, typer.Option(help="The certificate's key, a PEM file.", show_default=False)] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=64,
+            help="Processes that run the models, sharing the memory of the weights; 2 to 8, for every two processors one, unless given.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Open a page and an API for runs: type or drop something, see what it attends to."""
+    from saccade.serve.server import Opening
     from saccade.serve.server import serve as open_server
 
-    open_server(runs, host=host, port=port, token=token, public=public)
+    open_server(runs, Opening(host, port, token, public, behind_proxy, certificate, key, workers))
 
 
 def register(words: Sequence[str]) -> None:

@@ -1,13 +1,15 @@
 """The HTTP API and the page's files, as one ASGI application.
 
-Answers come from the worker's thread (worker.py), admission is the guard's (guard.py), what runs can do stands in served.py. A request
-never names a file: the page's files are read once, at start, and found by their whole name.
+Answers come from workers (pool.py, worker.py), admission is the guard's (guard.py), what runs can do stands in served.py. A request never
+names a file: the page's files are read once, at start, and found by their whole name.
 """
 
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from importlib.resources import files
@@ -20,19 +22,20 @@ from starlette.exceptions import HTTPException
 from saccade import __version__
 from saccade.errors import UserError
 from saccade.serve.description import DescribedApp, request_body
-from saccade.serve.guard import Access, Guard
+from saccade.serve.guard import CLIENT, Access, Guard
+from saccade.serve.keeper import Keeper
 from saccade.serve.limits import Limits
-from saccade.serve.messages import Error, Health, Runs
+from saccade.serve.messages import Error, Health, RunInfo, Runs
 from saccade.serve.metrics import Metrics
-from saccade.serve.requests import Question, require_few_keys, several
-from saccade.serve.served import Served
-from saccade.serve.worker import Busy, Worker
+from saccade.serve.pool import Pool
+from saccade.serve.requests import parsed, several
+from saccade.serve.served import Served, as_json
+from saccade.serve.waiting import Busy, Job, Reply, Waiting
 from saccade.tasks.task import Json
 
 if TYPE_CHECKING:
     from importlib.abc import Traversable
 
-_PICTURES = {"png": "image/png", "svg": "image/svg+xml", "pdf": "application/pdf"}
 _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 _REFUSALS: dict[int | str, dict[str, Any]] = {
     status: {"model": Error, "description": meaning}
@@ -51,97 +54,77 @@ _REFUSALS: dict[int | str, dict[str, Any]] = {
 }
 _log = logging.getLogger("saccade.serve")
 
-Told = Json | Exception | None
+Endpoint = Callable[[Request], Awaitable[Response]]
+Told = bytes | Exception | None
 """A message of a run that writes, what went wrong, or the end."""
 
 
 class Answer(JSONResponse):
-    """JSON that can always be sent: half a surrogate pair in a client's text becomes a question mark, not a failure."""
-
     def render(self, content: Any) -> bytes:
         return as_json(content)
 
 
-class Stopped(Exception):
-    """Nobody listens any more."""
-
-
 class Asking:
-    """From a request to the answer of the right run, through the worker."""
+    """From a request to the answer of the right run, through the workers."""
 
-    def __init__(self, runs: Mapping[str, Served], limits: Limits, metrics: Metrics):
-        self.runs = runs
+    def __init__(self, runs: Mapping[str, Served], limits: Limits, workers: int, metrics: Metrics):
+        self.inputs = {name: tuple(run.run.task.input.fields.model_fields) for name, run in runs.items()}
         self.limits = limits
-        self.worker = Worker(limits.queue, limits.batch, metrics.batches.observe)
+        self.waiting = Waiting(limits.queue, limits.batch)
+        threads = max(1, (os.cpu_count() or 1) // workers)
+        self.pool = Pool(Keeper(runs, limits, threads), self.waiting, workers, metrics.batches.observe)
 
-    async def body(self, request: Request) -> dict[str, Any]:
-        try:
-            body = json.loads(await request.body())
-        except (ValueError, RecursionError):
-            raise HTTPException(400, "the body is not JSON: see /docs for what to send") from None
-        if not isinstance(body, dict):
-            raise UserError('the body must be a JSON object such as {"text": "..."}: see /docs for what to send')
-        require_few_keys(body)
+    async def body(self, request: Request) -> Json:
+        content = await request.body()
+        body = await asyncio.to_thread(parsed, content, self.limits)
+        if body is None:
+            raise HTTPException(400, "the body is not JSON: see /docs for what to send")
         return body
 
-    def run(self, body: Mapping[str, Any]) -> Served:
+    def run(self, body: Json) -> str:
         """The run that a request names."""
         name = body.get("run")
-        if name is None and len(self.runs) == 1:
-            name = next(iter(self.runs))
-        names = ", ".join(self.runs)
+        if name is None and len(self.inputs) == 1:
+            name = next(iter(self.inputs))
+        names = ", ".join(self.inputs)
         if name is None:
             raise UserError(f"several runs are served: name one of them in `run` ({names})")
-        if not isinstance(name, str) or name not in self.runs:
+        if not isinstance(name, str) or name not in self.inputs:
             raise HTTPException(404, f"there is no run called {str(name)[:80]!r} here: choose one of {names}")
-        return self.runs[name]
+        return name
 
-    async def one(self, work: Callable[[Any], Any], question: Any) -> Any:
-        """An answer on its own."""
-        return await self.together(lambda questions: [work(one) for one in questions], question, None)
-
-    async def together(
-        self, work: Callable[[Sequence[Any]], Sequence[Any]], question: Any, kind: tuple[Any, ...] | None
-    ) -> Any:
-        """An answer in one batch with whatever of the same kind waits."""
-        future = self.worker.submit(work, question, self.limits.seconds, kind)
+    async def answer(self, endpoint: str, body: Json, request: Request) -> Reply:
+        """Questions to /api/predict that differ in their inputs alone may be answered together."""
+        run, kind = self.run(body), None
+        if endpoint == "predict":
+            kind = (run, json.dumps({name: body[name] for name in sorted(body.keys() - {*self.inputs[run]})}))
+        job = Job(run, endpoint, body, kind, request.scope[CLIENT])
+        self.waiting.put(job)
         try:
-            return await asyncio.wait_for(asyncio.wrap_future(future), self.limits.seconds)
+            return await asyncio.wait_for(asyncio.wrap_future(job.answer), self.limits.seconds)
         except asyncio.TimeoutError:
             raise Busy(f"there was no answer within {self.limits.seconds:g} seconds: ask for less at a time") from None
+        finally:
+            job.left = True
 
-    async def predict(self, run: Served, question: Question) -> Any:
-        """Questions with the same options are answered together, unless their answers depend on each other."""
-        assert question.options is not None
-        kind = (run.name, question.options.model_dump_json())
-        alone = () if question.options.may_share_a_batch else (id(question),)
-        return await self.together(run.predict, question, (*kind, *alone))
-
-    async def lines(self, run: Served, question: Question) -> AsyncIterator[bytes]:
+    async def lines(self, body: Json, request: Request) -> AsyncIterator[bytes]:
         """What a run tells while it writes, a line of JSON each. It stops when nobody listens any more.
 
         What goes wrong before the first line is raised, and so has a status of its own; after that it is a line.
         """
-        loop, told, left = asyncio.get_running_loop(), asyncio.Queue[Told](), False
+        loop, told = asyncio.get_running_loop(), asyncio.Queue[Told]()
 
-        def tell(message: Json) -> None:
-            if left:
-                raise Stopped
+        def tell(message: Told) -> None:
             loop.call_soon_threadsafe(told.put_nowait, message)
 
-        def work(questions: Sequence[Question]) -> list[None]:
-            try:
-                for one in questions:
-                    run.stream(one, tell)
-            except Stopped:
-                pass
-            except Exception as error:
-                loop.call_soon_threadsafe(told.put_nowait, error)
-            finally:
-                loop.call_soon_threadsafe(told.put_nowait, None)
-            return [None] * len(questions)
+        job = Job(self.run(body), "stream", body, None, request.scope[CLIENT], tell)
 
-        self.worker.submit(work, question, self.limits.seconds)
+        def end(answer: "Future[Reply]") -> None:
+            error = answer.exception()
+            tell(error if isinstance(error, Exception) else None)
+
+        job.answer.add_done_callback(end)
+        self.waiting.put(job)
         begun, deadline = False, loop.time() + self.limits.seconds
         try:
             while (message := await _before(deadline - loop.time(), told)) is not None:
@@ -150,10 +133,10 @@ class Asking:
                         raise message
                     yield as_json({"error": _sentence(message)}) + b"\n"
                     return
-                yield as_json(message) + b"\n"
+                yield message + b"\n"
                 begun = True
         finally:
-            left = True
+            job.left = True
 
 
 async def _before(seconds: float, told: "asyncio.Queue[Told]") -> Told:
@@ -170,15 +153,18 @@ def _sentence(error: Exception) -> str:
     return "something went wrong here; the log says what"
 
 
-def create_app(runs: Mapping[str, Served], limits: Limits | None = None, access: Access | None = None) -> FastAPI:
+def create_app(
+    runs: Mapping[str, Served], limits: Limits | None = None, access: Access | None = None, workers: int = 1
+) -> FastAPI:
+    """The application. It asks the runs what they take, and keeps nothing of them: its workers open them anew."""
     limits, access = limits or Limits(), access or Access()
     metrics = Metrics()
-    asking = Asking(runs, limits, metrics)
+    asking = Asking(runs, limits, workers, metrics)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
-        await asyncio.to_thread(asking.worker.close)
+        await asyncio.to_thread(asking.pool.close)
 
     app = DescribedApp(
         title="Saccade",
@@ -190,8 +176,8 @@ def create_app(runs: Mapping[str, Served], limits: Limits | None = None, access:
         responses=_REFUSALS,
         default_response_class=Answer,
     )
-    _add_questions(app, asking)
-    _add_state(app, asking, metrics)
+    _add_questions(app, asking, runs)
+    _add_state(app, asking, metrics, [run.info() for run in runs.values()])
     pages = _add_page(app)
     _add_errors(app)
     paths = [route.path for route in app.routes if hasattr(route, "path") and "{" not in route.path]
@@ -199,35 +185,21 @@ def create_app(runs: Mapping[str, Served], limits: Limits | None = None, access:
     return app
 
 
-def _add_questions(app: DescribedApp, asking: Asking) -> None:
-    """The endpoints that every run answers, and those of the tasks that are served."""
+def _add_questions(app: DescribedApp, asking: Asking, runs: Mapping[str, Served]) -> None:
+    """The endpoints that every run answers, and those of the tasks that are served, each described by the bodies that runs take there."""
 
     async def predict(request: Request) -> Response:
         body = await asking.body(request)
         run = asking.run(body)
-        bodies = several(body, run.run, asking.limits)
+        bodies = several(body, asking.inputs[run], asking.limits)
         if bodies is None:
-            return Answer(await asking.predict(run, run.read("predict", body)))
-        questions = [run.read("predict", one) for one in bodies]
-        answers = await asyncio.gather(*(asking.predict(run, question) for question in questions))
-        return Answer({"run": run.name, "answers": answers})
-
-    async def look(request: Request) -> Response:
-        body = await asking.body(request)
-        run = asking.run(body)
-        content = await asking.one(lambda question: as_json(run.look(question)), run.read("look", body))
-        return Response(content, media_type="application/json")
-
-    async def figure(request: Request) -> Response:
-        body = await asking.body(request)
-        run = asking.run(body)
-        question = run.read("figure", body)
-        return Response(await asking.one(run.figure, question), media_type=_PICTURES[question.fields.format])
+            return _sent(await asking.answer("predict", body, request))
+        replies = await asyncio.gather(*(asking.answer("predict", one, request) for one in bodies))
+        answers = b",".join(reply.content for reply in replies)
+        return Response(b'{"run":%b,"answers":[%b]}' % (as_json(run), answers), media_type="application/json")
 
     async def stream(request: Request) -> StreamingResponse:
-        body = await asking.body(request)
-        run = asking.run(body)
-        lines = asking.lines(run, run.read("stream", body))
+        lines = asking.lines(await asking.body(request), request)
         first = await anext(lines)  # what can be refused is refused with its own status
 
         async def all_lines() -> AsyncIterator[bytes]:
@@ -237,38 +209,35 @@ def _add_questions(app: DescribedApp, asking: Asking) -> None:
 
         return StreamingResponse(all_lines(), media_type="application/x-ndjson")
 
-    _add(app, asking, "predict", "Answer an input, or a list of inputs", predict)
-    _add(app, asking, "look", "What was attended to: a view with its maps of weights", look)
-    _add(app, asking, "figure", "The same as a picture (PNG, SVG or PDF)", figure)
-    streams = [run.streams for run in asking.runs.values() if run.streams is not None]
-    if streams:
-        _add(app, asking, "stream", streams[0].summary, stream)
-    for name, summary in {q.name: q.summary for run in asking.runs.values() for q in run.questions.values()}.items():
-        _add(app, asking, name, summary, _own_question(asking, name))
+    def other(name: str) -> Endpoint:
+        async def answer(request: Request) -> Response:
+            return _sent(await asking.answer(name, await asking.body(request), request))
+
+        return answer
+
+    endpoints: dict[str, tuple[str, Endpoint]] = {
+        "predict": ("Answer an input, or a list of inputs", predict),
+        "look": ("What was attended to: a view with its maps of weights", other("look")),
+        "figure": ("The same as a picture (PNG, SVG or PDF)", other("figure")),
+    }
+    for run in runs.values():
+        if run.streams is not None:
+            endpoints.setdefault("stream", (run.streams.summary, stream))
+    for run in runs.values():
+        endpoints |= {name: (question.summary, other(name)) for name, question in run.questions.items()}
+    for name, (summary, endpoint) in endpoints.items():
+        body, definitions = request_body(name, runs)
+        app.definitions = {**app.definitions, **definitions}
+        app.add_api_route(
+            f"/api/{name}", endpoint, methods=["POST"], summary=summary, openapi_extra={"requestBody": body}
+        )
 
 
-def _own_question(asking: Asking, name: str) -> Callable[[Request], Awaitable[Response]]:
-    async def answer(request: Request) -> Response:
-        body = await asking.body(request)
-        run = asking.run(body)
-        question = run.read(name, body)
-        content = await asking.one(lambda one: as_json(run.answer(name, one)), question)
-        return Response(content, media_type="application/json")
-
-    return answer
+def _sent(reply: Reply) -> Response:
+    return Response(reply.content, media_type=reply.media_type)
 
 
-def _add(
-    app: DescribedApp, asking: Asking, name: str, summary: str, endpoint: Callable[[Request], Awaitable[Response]]
-) -> None:
-    """An endpoint, described by the body that each run takes there."""
-    body, definitions = request_body(name, asking.runs)
-    app.definitions = {**app.definitions, **definitions}
-    app.add_api_route(f"/api/{name}", endpoint, methods=["POST"], summary=summary, openapi_extra={"requestBody": body})
-
-
-def _add_state(app: FastAPI, asking: Asking, metrics: Metrics) -> None:
-    infos = [run.info() for run in asking.runs.values()]
+def _add_state(app: FastAPI, asking: Asking, metrics: Metrics, infos: list[RunInfo]) -> None:
     limits = {name: float(value) for name, value in asdict(asking.limits).items()}
 
     @app.get("/api/runs", summary="What can be asked, with examples")
@@ -281,7 +250,7 @@ def _add_state(app: FastAPI, asking: Asking, metrics: Metrics) -> None:
 
     @app.get("/metrics", summary="Counters, in the text form of Prometheus", response_class=Response)
     async def prometheus() -> Response:
-        return Response(metrics.text(lambda: asking.worker.waiting), media_type="text/plain; version=0.0.4")
+        return Response(metrics.text(lambda: len(asking.waiting)), media_type="text/plain; version=0.0.4")
 
 
 def _add_page(app: FastAPI) -> list[str]:
@@ -335,7 +304,3 @@ def _add_errors(app: FastAPI) -> None:
         standard = error.detail in ("Not Found", "Method Not Allowed") or error.status_code == 400
         sentence = sentences.get(error.status_code, error.detail) if standard else error.detail
         return Answer({"error": sentence}, error.status_code, error.headers)
-
-
-def as_json(content: Any) -> bytes:
-    return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8", "replace")

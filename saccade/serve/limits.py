@@ -15,3 +15,8 @@ class Limits:
     queue: int = 128  # requests that wait for the model
     per_client: int = 64  # requests of one address at a time
     batch: int = 32  # requests that the model answers together
+    bodies: int = 256 << 20  # bytes of all requests at a time
+    values: int = 200_000  # commas, colons and brackets of a body, counted before it is parsed: fields, numbers and whatever is in texts
+    memory: int = 2 << 30  # bytes that a worker may take beyond the models
+    guesses: int = 10  # wrong tokens of one address in `guess_seconds`
+    guess_seconds: float = 60.0

@@ -1,5 +1,6 @@
-"""A trained run as the server shows it. Everything here runs in the worker's thread, and nothing here knows a task."""
+"""A trained run as the server shows it. What answers questions runs in workers, and nothing here knows a task."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -74,7 +75,7 @@ class Served:
             return []
 
     def read(self, endpoint: str, body: Mapping[str, Any]) -> Question:
-        """The question that a request holds, or a UserError: quick, before it is queued."""
+        """The question that a request holds, or a UserError."""
         if endpoint not in self.bodies:
             raise UserError(f"the run {self.name} does not answer /api/{endpoint}: it answers {', '.join(self.bodies)}")
         return self.bodies[endpoint].read(body, self.limits)
@@ -138,3 +139,8 @@ def open_runs(paths: Sequence[Path], limits: Limits) -> dict[str, Served]:
             name, number = f"{base}-{number}", number + 1
         runs[name] = Served(name, run, limits)
     return runs
+
+
+def as_json(content: Any) -> bytes:
+    """JSON that can always be sent: half a surrogate pair in a client's text becomes a question mark, not a failure."""
+    return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8", "replace")

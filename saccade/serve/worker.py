@@ -1,128 +1,130 @@
-"""One thread that owns the models. Requests that wait at the same time and ask the same kind of question are answered in one batch.
+"""In a worker: questions are checked, pictures decoded and models run, one batch at a time.
 
-A single client never waits for a batch to fill: while the model works on one, the next one gathers. Only after a batch of several is there
-a pause of milliseconds, in which those who were answered ask again; without it they would split into two groups that take turns. A torch
-model on a CPU uses all cores for one batch already, so a second thread would only make both slower.
+What a worker is asked and what it says are bytes: JSON, never objects, so that one that was taken over by a picture can say nothing but
+wrong answers. A message to the server is a line of JSON and then the content.
 """
 
-import time
-from collections import deque
-from collections.abc import Callable, Hashable, Sequence
-from concurrent.futures import Future
-from dataclasses import dataclass, field
-from threading import Condition, Thread
-from typing import Any
+import json
+import math
+import os
+import resource
+import signal
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from multiprocessing.connection import Connection
+from pathlib import Path
 
 from saccade.errors import UserError
+from saccade.serve.limits import Limits
+from saccade.serve.requests import Question
+from saccade.serve.served import Served, as_json
+from saccade.tasks.task import Json
 
-_PAUSE = 0.005  # seconds for clients that were just answered together to ask again
+_GROWTH = 64 << 20  # bytes that a worker may keep between batches: beyond, it makes room for a fresh one
+_PICTURES = {"png": "image/png", "svg": "image/svg+xml", "pdf": "application/pdf"}
+Said = tuple[Json, bytes]
+"""A header and its content."""
 
 
-class Busy(Exception):
-    """The queue is full, or the answer would come too late."""
-
-
-@dataclass(frozen=True)
-class Job:
-    """`work` answers a list of items in order. Jobs of the same `kind` may be answered by one call; `kind` None is always alone."""
-
-    kind: Hashable | None
-    item: Any
-    work: Callable[[Sequence[Any]], Sequence[Any]]
-    deadline: float
-    future: "Future[Any]" = field(default_factory=Future)
+def work(connection: Connection, runs: Mapping[str, Served], limits: Limits, limits_memory: bool) -> None:
+    """Answers until nobody asks any more."""
+    if limits_memory:
+        _limit_memory(limits.memory)
+    start, worker = _own_memory(), Worker(limits, lambda content: _send(connection, {"is": "told"}, content))
+    _send(connection, {"is": "ready"}, str(os.getpid()).encode())
+    lives = True
+    while lives:
+        try:
+            asked = json.loads(connection.recv_bytes())
+        except (EOFError, OSError):
+            return
+        signal.alarm(math.ceil(limits.seconds) + 5)  # should the server die before it can end this process
+        answers = worker.answers(runs[asked["run"]], asked["endpoint"], asked["bodies"])
+        signal.alarm(0)
+        lives = not worker.is_exhausted and _own_memory() - start < _GROWTH
+        for header, content in answers:
+            _send(connection, {**header, "lives": lives}, content)
 
 
 class Worker:
-    def __init__(self, queue: int, batch: int, report: Callable[[int], None] = lambda size: None):
-        self._waiting: deque[Job] = deque()
-        self._changed = Condition()
-        self._closing = False
-        self._queue = queue
-        self._batch = batch
-        self._report = report
-        self._thread = Thread(target=self._run, name="saccade-worker", daemon=True)
-        self._thread.start()
+    def __init__(self, limits: Limits, tell: Callable[[bytes], None]):
+        self.limits = limits
+        self.is_exhausted = False  # had no memory left once: what failed for want of it may be in any state
+        self._tell = tell
 
-    def submit(
-        self, work: Callable[[Sequence[Any]], Sequence[Any]], item: Any, seconds: float, kind: Hashable | None = None
-    ) -> "Future[Any]":
-        """The answer to come. Raises Busy where too many wait already."""
-        job = Job(kind, item, work, time.monotonic() + seconds)
-        with self._changed:
-            if self._closing:
-                raise Busy("the server is shutting down: ask again later")
-            if len(self._waiting) >= self._queue:
-                raise Busy(f"{self._queue} requests are waiting already: ask again in a moment")
-            self._waiting.append(job)
-            self._changed.notify()
-        return job.future
+    def answers(self, run: Served, endpoint: str, bodies: Sequence[Json]) -> list[Said]:
+        if endpoint == "predict":
+            return self._predicted(run, bodies)
+        return [self._attempt(lambda body=body: self._answer(run, endpoint, body)) for body in bodies]  # type: ignore[misc]
 
-    @property
-    def waiting(self) -> int:
-        return len(self._waiting)
+    def _answer(self, run: Served, endpoint: str, body: Json) -> Said:
+        question = run.read(endpoint, body)
+        if endpoint == "figure":
+            return {"is": "answer", "media_type": _PICTURES[question.fields.format]}, run.figure(question)
+        if endpoint == "look":
+            return _json(run.look(question))
+        if endpoint == "stream":
+            run.stream(question, lambda message: self._tell(as_json(message)))
+            return {"is": "answer", "media_type": "application/x-ndjson"}, b""
+        return _json(run.answer(endpoint, question))
 
-    def close(self) -> None:
-        """Answers what was accepted, accepts nothing more, and returns when all is done."""
-        with self._changed:
-            self._closing = True
-            self._changed.notify()
-        self._thread.join()
+    def _predicted(self, run: Served, bodies: Sequence[Json]) -> list[Said]:
+        """Questions with the same options are answered together, unless their answers depend on each other."""
+        questions: list[Question] = []
 
-    def _run(self) -> None:
-        last = 1
-        while True:
-            with self._changed:
-                while not self._waiting:
-                    if self._closing:
-                        return
-                    self._changed.wait()
-                if last > 1 and not self._closing:
-                    self._gather(last)
-                jobs = self._next_batch()
-            last = len(jobs)
-            jobs = [job for job in jobs if self._still_wanted(job)]
-            if jobs:
-                self._report(len(jobs))
-                _answer(jobs)
+        def read(body: Json) -> Said:
+            questions.append(run.read("predict", body))
+            return {}, b""
 
-    def _gather(self, count: int) -> None:
-        self._changed.wait_for(lambda: len(self._waiting) >= count or self._closing, _PAUSE)
+        said = [self._attempt(lambda body=body: read(body)) for body in bodies]  # type: ignore[misc]
+        answers = iter(self._together(run, questions))
+        return [one if one[0] else next(answers) for one in said]
 
-    def _next_batch(self) -> list[Job]:
-        """The job that waited longest and all that can be answered with it."""
-        first = self._waiting.popleft()
-        if first.kind is None:
-            return [first]
-        jobs, others = [first], deque[Job]()
-        while self._waiting:
-            job = self._waiting.popleft()
-            (jobs if job.kind == first.kind and len(jobs) < self._batch else others).append(job)
-        self._waiting = others
-        return jobs
+    def _together(self, run: Served, questions: Sequence[Question]) -> list[Said]:
+        if len(questions) > 1 and all(one.options is not None and one.options.may_share_a_batch for one in questions):
+            try:
+                return [_json(answer) for answer in run.predict(questions)]
+            except Exception:  # one of them is wrong: the others must not suffer for it
+                pass
+        return [self._attempt(lambda one=one: _json(run.predict([one])[0])) for one in questions]  # type: ignore[misc]
 
-    @staticmethod
-    def _still_wanted(job: Job) -> bool:
-        if not job.future.set_running_or_notify_cancel():
-            return False
-        if time.monotonic() > job.deadline:
-            job.future.set_exception(Busy("this request waited too long for its turn: ask again in a moment"))
-            return False
-        return True
+    def _attempt(self, answer: Callable[[], Said]) -> Said:
+        try:
+            return answer()
+        except UserError as error:
+            return {"is": "wrong"}, str(error).encode("utf-8", "replace")
+        except Exception as error:
+            if isinstance(error, MemoryError) or "allocate memory" in str(error):
+                self.is_exhausted = True
+                allowed = f"{self.limits.memory >> 20:,} MB of memory"
+                return {"is": "wrong"}, f"this question needs more than the {allowed} it may: ask for less".encode()
+            return {"is": "failed"}, traceback.format_exc().encode("utf-8", "replace")
 
 
-def _answer(jobs: Sequence[Job]) -> None:
+def _json(content: Json) -> Said:
+    return {"is": "answer", "media_type": "application/json"}, as_json(content)
+
+
+def _send(connection: Connection, header: Json, content: bytes) -> None:
+    connection.send_bytes(json.dumps(header).encode() + b"\n" + content)
+
+
+def _limit_memory(more: int) -> None:
+    """What is private to this process may grow by so much. Where the system does not say how much it is, time alone is limited."""
+    sizes = _pages()
+    if sizes is not None:
+        most = sizes[5] * resource.getpagesize() + more
+        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+
+
+def _own_memory() -> int:
+    """Bytes of memory that are no file's."""
+    sizes = _pages()
+    return 0 if sizes is None else (sizes[1] - sizes[2]) * resource.getpagesize()
+
+
+def _pages() -> list[int] | None:
     try:
-        answers = jobs[0].work([job.item for job in jobs])
-    except UserError as error:
-        if len(jobs) == 1:
-            jobs[0].future.set_exception(error)
-            return
-        for job in jobs:  # one of them is wrong: the others must not suffer for it
-            _answer([job])
-    except BaseException as error:
-        for job in jobs:
-            job.future.set_exception(error)
-    else:
-        for job, answer in zip(jobs, answers, strict=True):
-            job.future.set_result(answer)
+        return [int(number) for number in Path("/proc/self/statm").read_text().split()]
+    except OSError:
+        return None

@@ -1,10 +1,12 @@
 import asyncio
 import io
+import re
 import socket
 import threading
 import time
 from base64 import b64encode
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from PIL import Image
@@ -108,6 +110,17 @@ def opened(tiny_run, word_run, picture_run, caption_run):
 
 
 @pytest.fixture(scope="session")
+def naughty(tmp_path_factory):
+    """A run that waits, fills the memory, dies or fails when a text asks it to."""
+    from saccade.runs.train import train
+    from saccade.serve.served import open_runs
+
+    recipe = Path(__file__).parent.parent / "toys" / "naughty.yaml"
+    settings = ["train.steps=2", "train.validate_every=2"]
+    return open_runs([train(recipe, settings, tmp_path_factory.mktemp("runs") / "naughty")], Limits())
+
+
+@pytest.fixture(scope="session")
 def client(opened):
     pytest.importorskip("fastapi", reason="fastapi is not installed (pip install 'saccade[serve]')")
     from fastapi.testclient import TestClient
@@ -119,13 +132,13 @@ def client(opened):
 
 
 @contextmanager
-def serving(runs, limits=None):
+def serving(runs, limits=None, workers=1, access=None):
     """A real server on a free port of this machine; its address."""
     pytest.importorskip("fastapi", reason="fastapi is not installed (pip install 'saccade[serve]')")
     from saccade.serve.app import create_app
 
     limits = limits or Limits()
-    with running(create_app(runs, limits), limits.upload_seconds) as address:
+    with running(create_app(runs, limits, access, workers), limits.upload_seconds) as address:
         yield address
 
 
@@ -133,10 +146,12 @@ def serving(runs, limits=None):
 def running(app, seconds):
     """Any application, served as ours is."""
     uvicorn = pytest.importorskip("uvicorn", reason="uvicorn is not installed (pip install 'saccade[serve]')")
-    from saccade.serve.patience import Impatient
+    from saccade.serve.patience import Patience
 
-    protocol = type("Impatient", (Impatient,), {"seconds": seconds})
-    config = uvicorn.Config(app, http=protocol, log_level="error", access_log=False)
+    patience = Patience(seconds)
+    config = uvicorn.Config(
+        patience.application(app), http=patience.protocol, log_level="error", access_log=False, proxy_headers=False
+    )
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         server = uvicorn.Server(config)
@@ -159,3 +174,20 @@ def picture(rows: int = 8, columns: int = 8, kind: str = "PNG") -> str:
     written = io.BytesIO()
     Image.linear_gradient("L").resize((columns, rows)).save(written, kind)
     return b64encode(written.getvalue()).decode()
+
+
+def require_proc():
+    if not Path("/proc/self/smaps_rollup").exists():
+        pytest.skip("this system does not say what processes there are and how much memory they hold (/proc)")
+
+
+def below(process):
+    """A process and all that it started."""
+    children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    return [process, *(found for child in children for found in below(int(child)))]
+
+
+def megabytes(process):
+    """Of a process and all that it started; what they share counts once."""
+    sizes = [Path(f"/proc/{one}/smaps_rollup").read_text() for one in below(process)]
+    return sum(int(re.search(r"Pss:\s+(\d+) kB", size)[1]) for size in sizes) / 1024

@@ -137,32 +137,16 @@ def test_a_stream_keeps_its_beginning_and_says_what_it_cannot_write(client):
     assert [json.loads(line)["text"] for line in empty] == [""]
 
 
-def test_a_stream_that_cannot_begin_has_the_status_of_its_reason(opened, monkeypatch):
-    import threading
-
-    may = threading.Event()
-    monkeypatch.setattr(opened["words"], "stream", lambda question, tell: may.wait(5))
-    with guarded(opened, Limits(seconds=0.2)) as client:
-        assert "in time" in ask(client, "stream", 503, run="words", text="a")["error"]
-        may.set()
-
-    def fail(question, tell):
-        raise RuntimeError("secret")
-
-    monkeypatch.setattr(opened["words"], "stream", fail)
-    with guarded(opened) as client:
-        assert "went wrong" in ask(client, "stream", 500, run="words", text="a")["error"]
-
-    def fail_later(question, tell):
-        tell({"text": "Les"})
-        raise RuntimeError("secret")
-
-    monkeypatch.setattr(opened["words"], "stream", fail_later)
-    with guarded(opened) as client:
-        first, last = client.post("/api/stream", json={"run": "words", "text": "a"}).text.splitlines()
-        assert json.loads(first) == {"text": "Les"}
+def test_a_stream_that_cannot_begin_has_the_status_of_its_reason(naughty, caplog):
+    with guarded(naughty, Limits(seconds=0.5)) as client:
+        assert "in time" in ask(client, "stream", 503, text="wait 5")["error"]
+    with guarded(naughty) as client:
+        assert "went wrong" in ask(client, "stream", 500, text="fail")["error"]
+        first, last = client.post("/api/stream", json={"text": "later fail"}).text.splitlines()
+        assert json.loads(first) == {"number": 0}
         assert "went wrong" in json.loads(last)["error"]
         assert "secret" not in last
+    assert "the secret reason" in caplog.text
 
 
 def test_a_picture_gets_classes_and_maps_over_its_cells(client, picture_run):
@@ -310,32 +294,23 @@ def test_every_answer_carries_the_headers_that_keep_a_page_to_itself(client):
         assert answer.headers["x-frame-options"] == "DENY"
 
 
-def test_nothing_of_a_failure_but_a_sentence_reaches_the_client(opened, monkeypatch, caplog):
-    def fail(*_):
-        raise RuntimeError("the secret reason")
-
-    monkeypatch.setattr(opened["words"], "predict", fail)
-    with guarded(opened) as client:
-        answer = client.post("/api/predict", json={"run": "words", "text": "a"})
+def test_nothing_of_a_failure_but_a_sentence_reaches_the_client(naughty, caplog):
+    with guarded(naughty) as client:
+        answer = client.post("/api/predict", json={"text": "fail"})
         assert answer.status_code == 500
         assert answer.json() == {"error": "something went wrong here; the server's log says what"}
         assert "default-src 'none'" in answer.headers["content-security-policy"]
-        assert client.get("/healthz").json() == {"status": "ok", "runs": 4}
+        assert client.get("/healthz").json() == {"status": "ok", "runs": 1}
+    assert "the secret reason" in caplog.text
 
 
-def test_too_many_of_one_client_and_too_slow_an_answer_are_refused(opened, monkeypatch):
-    import threading
-
-    may = threading.Event()
-    monkeypatch.setattr(opened["words"], "predict", lambda questions: [may.wait(5) and {} for _ in questions])
-    with guarded(opened, Limits(seconds=0.3, per_client=2, queue=1)) as client, ThreadPoolExecutor(8) as pool:
-        answers = list(
-            pool.map(lambda n: client.post("/api/predict", json={"run": "words", "text": "a", "best": n + 1}), range(8))
-        )
-        may.set()
-        statuses = {answer.status_code for answer in answers}
-        assert statuses == {429, 503}
-        assert all(answer.headers["retry-after"] == "1" for answer in answers)
+def test_too_many_of_one_client_and_too_slow_an_answer_are_refused(naughty):
+    limits = Limits(seconds=0.3, per_client=2, queue=1)
+    with guarded(naughty, limits) as client, ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda n: client.post("/api/predict", json={"text": f"wait 5.{n}"}), range(8)))
+    statuses = {answer.status_code for answer in answers}
+    assert statuses == {429, 503}
+    assert all(answer.headers["retry-after"] == "1" for answer in answers)
 
 
 def test_metrics_count_requests_and_batches(opened):

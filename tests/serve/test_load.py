@@ -11,13 +11,12 @@ import threading
 import time
 from collections import Counter
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
 from saccade.serve.limits import Limits
 
-from .conftest import NOUNS, VERBS, running, serving
+from .conftest import NOUNS, VERBS, megabytes, require_proc, running, serving
 
 CLIENTS, SECONDS = 64, 30
 SENTENCES = [f"The {noun} {verb} today." for noun in NOUNS for verb in VERBS]
@@ -44,16 +43,10 @@ def a_question(draw):
     )
 
 
-def megabytes(process):
-    found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{process.pid}/status").read_text())
-    return int(found[1]) / 1024
-
-
 @pytest.fixture
 def process(word_run):
     """The command itself, in a process of its own, and its port."""
-    if not Path("/proc/self/status").exists():
-        pytest.skip("this system does not say how much memory a process holds (/proc)")
+    require_proc()
     command = [sys.executable, "-m", "saccade", "serve", str(word_run), "--port", "0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running:
         said = running.stderr.readline()
@@ -81,7 +74,7 @@ def test_sixty_four_clients_for_half_a_minute_meet_no_error_and_memory_stays_fla
     for thread in threads:
         thread.start()
     while any(thread.is_alive() for thread in threads):
-        memory.append((time.monotonic() - started, megabytes(running)))
+        memory.append((time.monotonic() - started, megabytes(running.pid)))
         time.sleep(0.5)
     print(f"answers {dict(statuses)}, failures {len(failures)}, memory {memory[0]}, {memory[-1]}")
     assert not failures

@@ -54,7 +54,8 @@ def open_image(content: bytes, name: str) -> Image.Image:
     try:
         with _strict_warnings():
             image = Image.open(io.BytesIO(content), formats=FORMATS)
-            if image.format == "JPEG" and _scans(content) > _MOST_SCANS:
+            # By its first bytes: a JPEG that says it is several pictures has another format.
+            if content.startswith(b"\xff\xd8") and _scans(content) > _MOST_SCANS:
                 raise _TooManyScans
             if image.format == "PNG":  # has checksums, which decoding ignores
                 Image.open(io.BytesIO(content), formats=("PNG",)).verify()
@@ -68,6 +69,8 @@ def open_image(content: bytes, name: str) -> Image.Image:
     except UnidentifiedImageError:
         what = f"is not a picture that can be read ({', '.join(FORMATS)})" if content else "is empty"
         raise BadImage(f"{name} {what}: replace it") from None
+    except (BadImage, MemoryError):
+        raise
     except Exception as error:  # the decoders of seven formats raise all kinds of errors on damaged bytes
         raise _damaged(name, error) from None
 
@@ -99,7 +102,7 @@ def decode(image: Image.Image, shape: ImageShape, name: str) -> tuple[Pixels, bo
                 fit = Image.Image.resize if shape.stretched else ImageOps.fit
                 image = fit(image, (shape.columns, shape.rows), Image.Resampling[shape.resampling.upper()])
             pixels = np.asarray(image, np.uint8).reshape(shape.rows, shape.columns, shape.channels)
-    except BadImage:
+    except (BadImage, MemoryError):
         raise
     except Exception as error:
         raise _damaged(name, error) from None
@@ -135,7 +138,7 @@ def copied(image: Image.Image, name: str) -> Image.Image:
     try:
         _check_range(image, name)
         return image.copy()
-    except BadImage:
+    except (BadImage, MemoryError):
         raise
     except Exception as error:
         raise _damaged(name, error) from None

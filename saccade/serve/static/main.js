@@ -11,8 +11,12 @@ let ownForm = null;
 let runs = [], panels = [], state = {}, latest = 0, latestChoice = 0;
 
 function readLink() {
-  const {token, ...values} = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
-  if (token) rememberToken(token);
+  const token = new URLSearchParams(location.search).get("token");
+  if (token) {
+    rememberToken(token);
+    history.replaceState(null, "", location.pathname + location.hash);  // out of sight, and of links that are passed on
+  }
+  const values = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
   state = values;
 }
 
