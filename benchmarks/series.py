@@ -1,4 +1,5 @@
-"""Series: our Transformer and learned queries beside plain torch twins of the same sizes, and the forest beside scikit-learn's.
+"""Series: our Transformer and the lightweight temporal attention beside plain torch twins of the same sizes, the forest beside
+scikit-learn's.
 
     python -m benchmarks.series [--quick]
 

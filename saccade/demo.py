@@ -22,6 +22,7 @@ from saccade.errors import UserError
 from saccade.files import write_text
 from saccade.runs.run import Run
 from saccade.training.checkpoint import RunDirectory
+from saccade.waiting import elapsing
 
 RECIPE = "phrasebook-rnn"
 STEPS = 1100
@@ -38,13 +39,15 @@ def demo(out: Path, minutes: float) -> None:
     scores = {}
     for kind, run in runs.items():
         notes.print(f"Translating 1,000 unseen sentences {kind} …")
-        scores[kind] = _evaluated(run)
+        with elapsing("translating"):
+            scores[kind] = _evaluated(run)
     results.print(_by_length(scores))
     steps = min(_steps(path) for path in paths.values())
-    if steps < 0.4 * STEPS:  # with half of them it translates already
+    if steps < 0.8 * STEPS:
+        longer = 10 * math.ceil(minutes * STEPS / max(steps, 1) / 10)
         results.print(
-            f"Only {steps:,} of {STEPS:,} steps of training fitted into the time: this machine is slow or busy, and both know little "
-            f"yet. With more time: saccade demo --minutes {10 * math.ceil(minutes * STEPS / max(steps, 1) / 10)} --out {out}-longer\n"
+            f"Only {steps:,} of {STEPS:,} steps of training fitted into the time: this machine is slow or busy, and both "
+            f"translate worse than they could. With more time: saccade demo --minutes {longer} --out {out}-longer\n"
         )
     attending = runs["with attention"]
     aligned = scores["with attention"].get("alignment_error_rate")

@@ -1,7 +1,10 @@
+import io
 import os
 import shutil
 import subprocess
 import sys
+import traceback
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -25,10 +28,38 @@ TINY = [
 
 
 @pytest.fixture
-def saccade():
-    """Runs the command as a person would, in a process of its own."""
+def saccade(monkeypatch):
+    """Runs the command in this process, which has paid for its imports; `saccade_process` runs it as a person would."""
 
-    def run(*arguments: str, cwd: Path | None = None, stdin: str | None = None, env: dict[str, str] | None = None):
+    def run(*arguments: object, cwd: Path | None = None, stdin: str | bytes = b""):
+        from saccade.cli import main
+
+        command = ["saccade", *map(str, arguments)]
+        entered = stdin.encode() if isinstance(stdin, str) else stdin
+        out, said = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
+        with monkeypatch.context() as patched, redirect_stdout(out), redirect_stderr(said):
+            patched.setattr(sys, "argv", command)
+            patched.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(entered), encoding="utf-8"))
+            patched.chdir(cwd or Path.cwd())
+            code = 0
+            try:
+                main()
+            except SystemExit as exit:
+                code = int(exit.code or 0)
+            except Exception:
+                code = 1
+                traceback.print_exc()
+        printed = [stream.buffer.getvalue().decode() for stream in (out, said) if stream.flush() is None]
+        return subprocess.CompletedProcess(command, code, *printed)
+
+    return run
+
+
+@pytest.fixture
+def saccade_process():
+    """Runs the command in a process of its own: seconds of imports, so for what only a process shows."""
+
+    def run(*arguments: object, cwd: Path | None = None, stdin: str = "", env: dict[str, str] | None = None):
         environment = {**os.environ, "OMP_NUM_THREADS": "1", **(env or {})}
         command = [sys.executable, "-m", "saccade", *map(str, arguments)]
         return subprocess.run(

@@ -25,7 +25,7 @@ def toy_run(tmp_path_factory) -> Path:
 @pytest.fixture
 def command(saccade):
     def run(*words, status=0):
-        done = saccade(*words, env={"PYTHONPATH": f"{TESTS}:{TESTS.parent}"})
+        done = saccade(*words)
         assert done.returncode == status, done.stderr
         return done
 

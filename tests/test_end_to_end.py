@@ -36,7 +36,7 @@ def made_up_corpus(folder, pairs=60):
     (folder / "my.xx").write_text("".join(" ".join(reversed(line.split())) + "\n" for line in lines), encoding="utf-8")
 
 
-def test_a_persons_own_files_in_one_command(tmp_path, saccade):
+def test_a_persons_own_files_in_one_command(tmp_path, saccade, saccade_process):
     made_up_corpus(tmp_path)
     small = [
         "data.source=my.en",
@@ -47,7 +47,7 @@ def test_a_persons_own_files_in_one_command(tmp_path, saccade):
         "train.steps=4",
         "data.vocab_size=300",
     ]
-    done = saccade("train", "translation", *settings(small), "--out", "my-run", cwd=tmp_path)
+    done = saccade_process("train", "translation", *settings(small), "--out", "my-run", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "my-run"
     assert "to validate" in done.stderr
@@ -63,8 +63,8 @@ def test_a_persons_own_files_in_one_command(tmp_path, saccade):
     assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_lines_of_stdin_come_back_as_lines(tiny_run, saccade):
-    done = saccade("predict", tiny_run, stdin="1 2 3\n\n4 5\n")
+def test_lines_of_stdin_come_back_as_lines(tiny_run, saccade, saccade_process):
+    done = saccade_process("predict", tiny_run, stdin="1 2 3\n\n4 5\n")
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.split("\n")) == 4
     assert json.loads(saccade("predict", tiny_run, "--json", stdin="1 2 3\n\n4 5\n").stdout)[2]["source"] == "4 5"
@@ -77,17 +77,13 @@ def test_words_that_were_not_seen_in_training_are_named(saccade, tiny_run, tmp_p
     assert "not seen" not in saccade(command, tiny_run, "1 2 3", cwd=tmp_path).stderr
 
 
-def test_stdin_is_read_as_files_are(tiny_run):
+def test_stdin_is_read_as_files_are(tiny_run, saccade):
     """UTF-8 with a BOM, lines that end at \\n alone, and a bad byte is told with its line."""
-    command = [sys.executable, "-m", "saccade", "predict", str(tiny_run), "--json"]
-    strict = {**ONE_THREAD, "PYTHONIOENCODING": "utf-8"}
-    done = subprocess.run(
-        command, input="\ufeff1 2\r\n3\x0b4 \r 5\n".encode(), capture_output=True, env=strict, timeout=300
-    )
+    done = saccade("predict", tiny_run, "--json", stdin="\ufeff1 2\r\n3\x0b4 \r 5\n")
     assert [answer["source"] for answer in json.loads(done.stdout)] == ["1 2", "3\x0b4 \r 5"]
-    bad = subprocess.run(command, input=b"1\n\xff\n", capture_output=True, env=strict, timeout=300)
+    bad = saccade("predict", tiny_run, "--json", stdin=b"1\n\xff\n")
     assert bad.returncode == 1
-    assert bad.stderr == b"error: standard input, line 2: byte 0xff is not UTF-8; save the file as UTF-8\n"
+    assert bad.stderr == "error: standard input, line 2: byte 0xff is not UTF-8; save the file as UTF-8\n"
 
 
 def test_every_input_has_as_many_lines(tiny_run, saccade):
@@ -284,13 +280,13 @@ def test_of_two_processes_one_says_what_is_wrong_with_the_data(tmp_path):
     assert "Connection closed" not in done.stderr
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+@pytest.mark.parametrize("optimizer", ["adamw", pytest.param("muon", marks=pytest.mark.slow)])
 def test_two_processes_train_as_one(tmp_path, tiny_settings, optimizer):
     steps = [*tiny_settings, "model.dropout=0.0", "train.log_every=1", f"train.optimizer={optimizer}"]
-    for name, start in (("one", [sys.executable]), ("two", TORCHRUN)):
-        command = [*start, "-m", "saccade", "train", "digits-rnn", *settings(steps), "--out", name]
-        done = subprocess.run(command, cwd=tmp_path, env=ONE_THREAD, capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, done.stderr
+    train("digits-rnn", steps, tmp_path / "one")
+    command = [*TORCHRUN, "-m", "saccade", "train", "digits-rnn", *settings(steps), "--out", "two"]
+    done = subprocess.run(command, cwd=tmp_path, env=ONE_THREAD, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
     losses = {}
     for name in ("one", "two"):
         lines = [json.loads(line) for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
@@ -532,10 +528,9 @@ def test_a_folder_of_pictures_is_answered_with_paths(tmp_path, saccade):
     empty = saccade("predict", str(path), stdin="\n")
     assert empty.returncode == 1
     assert "an empty line is not an image: give the path of one" in empty.stderr
-    command = [sys.executable, "-m", "saccade", "predict", str(path), "--skip-bad"]
-    torn = subprocess.run(command, input=b"\xff.png\n", capture_output=True, timeout=300)
+    torn = saccade("predict", str(path), "--skip-bad", stdin=b"\xff.png\n")
     assert torn.returncode == 1
-    assert b"line 1: byte 0xff is not UTF-8" in torn.stderr
+    assert "line 1: byte 0xff is not UTF-8" in torn.stderr
 
 
 @pytest.mark.parametrize(("warmup", "hinted"), [(5, True), (1, False)])
@@ -545,30 +540,25 @@ def test_a_rate_that_never_stopped_rising_is_spoken_of(tmp_path, capsys, warmup,
     assert ("train.warmup_steps is 5 of 2 steps" in said.out + said.err) == hinted
 
 
-def test_lines_that_cannot_be_translated_stay_empty_if_asked_for(tiny_run):
-    def predict(*options: str) -> subprocess.CompletedProcess[bytes]:
-        lines = b"1 2 3\n" + b"4 " * 3000 + b"\n\xff\n5 6\n"
-        command = [sys.executable, "-m", "saccade", "predict", str(tiny_run), *options]
-        return subprocess.run(command, input=lines, capture_output=True, timeout=300)
-
-    refused = predict()
-    assert (refused.returncode, refused.stdout) == (1, b"")
-    assert b"line 3: byte 0xff is not UTF-8; save the file as UTF-8" in refused.stderr
-    skipped = predict("--skip-bad")
+def test_lines_that_cannot_be_translated_stay_empty_if_asked_for(tiny_run, saccade):
+    lines = b"1 2 3\n" + b"4 " * 3000 + b"\n\xff\n5 6\n"
+    refused = saccade("predict", tiny_run, stdin=lines)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "line 3: byte 0xff is not UTF-8; save the file as UTF-8" in refused.stderr
+    skipped = saccade("predict", tiny_run, "--skip-bad", stdin=lines)
     assert skipped.returncode == 0
     plain = [translation.text for translation in library.load(tiny_run).predict(["1 2 3", "", "", "5 6"])]
-    assert skipped.stdout.decode() == "".join(f"{line}\n" for line in plain)
-    said = b" ".join(skipped.stderr.split()).decode()
+    assert skipped.stdout == "".join(f"{line}\n" for line in plain)
+    said = " ".join(skipped.stderr.split())
     assert re.search(
         r"left 2 of 4 lines empty: sentence 2 of 4 has 3000 tokens .* standard input, line 3: byte 0xff", said
     )
 
 
-def test_where_no_line_can_be_translated_it_is_an_error(tiny_run):
-    command = [sys.executable, "-m", "saccade", "predict", str(tiny_run), "--skip-bad"]
-    refused = subprocess.run(command, input=b"\xff\n", capture_output=True, timeout=300)
+def test_where_no_line_can_be_translated_it_is_an_error(tiny_run, saccade):
+    refused = saccade("predict", tiny_run, "--skip-bad", stdin=b"\xff\n")
     assert refused.returncode == 1
-    assert b"none of the 1 lines can be read" in b" ".join(refused.stderr.split())
+    assert "none of the 1 lines can be read" in " ".join(refused.stderr.split())
 
 
 def test_a_sentence_that_is_too_long_is_refused_with_a_way_round(tiny_run, saccade):
@@ -591,8 +581,8 @@ def test_other_sentences_are_evaluated_from_files(tiny_run, saccade, tmp_path):
     assert scores["sentences"] == 20
     assert scores == run.evaluate(data=tmp_path / "both.tsv").to_dict()
     for options, told in (
-        (["--data", "other.en"], "name the file with their translations too"),
-        (["--reference", "other.fr"], "reference is for data: name the sentences that were translated"),
+        (["--data", "other.en"], "name their translations with --reference"),
+        (["--reference", "other.fr"], "reference needs data: name the sentences that were translated"),
         (["--data", "both.tsv", "--split", "valid"], "leave one of them out"),
     ):
         refused = saccade("evaluate", tiny_run, *options, cwd=tmp_path)
@@ -605,7 +595,7 @@ def test_one_file_to_score_is_told_what_is_missing(tiny_run, saccade, tmp_path):
     done = saccade("score", tiny_run, "a.txt", cwd=tmp_path)
     assert done.returncode == 1
     assert (
-        "a.txt is one text file and pairs of sentences are needed: name the file with their translations too"
+        "a.txt is one text file and pairs of sentences are needed: name their translations with --reference"
         in done.stderr
     )
     assert "or give one TSV or JSON lines file with both sides" in done.stderr

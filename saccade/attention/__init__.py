@@ -27,6 +27,7 @@ from saccade.attention.scores import (
     Perceptron,
     ScaledDot,
     Score,
+    Trilinear,
     all_scores,
 )
 from saccade.attention.selection import (
@@ -77,6 +78,7 @@ __all__ = [
     "Sinusoidal2d",
     "Soft",
     "StraightThrough",
+    "Trilinear",
     "all_scores",
     "all_selections",
     "padding",

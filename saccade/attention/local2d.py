@@ -83,9 +83,8 @@ class LocalSelfAttention2d(nn.Module):
                 # One image at a time: its neighbourhoods are copied.
                 queries, keys, row_logits, column_logits = (x.split(self.heads) for x in (query, key, rows, columns))
                 images = zip(queries, keys, row_logits, column_logits, strict=True)
-                weights = torch.cat(
-                    [grid.dense(weigh_neighbours(*image, self.stride)) for image in images]
-                )  # (N, Q, K)
+                dense = [grid.dense(weigh_neighbours(*image, self.stride)) for image in images]
+                weights = torch.cat(dense)  # (N, Q, K)
             record(self, weights.unflatten(0, (-1, self.heads)).to(projected.dtype))
         return context.reshape(projected.shape).to(projected.dtype)
 

@@ -22,6 +22,8 @@ import math
 import torch
 from torch import Tensor, nn
 
+from saccade.attention import routes
+
 _FEWEST = 256  # rows of a table
 
 
@@ -140,6 +142,9 @@ class Rotary(nn.Module):
             raise ValueError(f"rotary positions turn pairs of features, so the size of a head must be even; got {size}")
         self.size = size
         self.base = base
+        self._tables: tuple[Tensor, Tensor] | None = (
+            None  # of the first positions: training asks for them again and again
+        )
 
     def forward(self, vectors: Tensor, first: int | Tensor = 0) -> Tensor:
         """`first`: the position of the first vector, or (N,) that of each."""
@@ -147,15 +152,28 @@ class Rotary(nn.Module):
             raise ValueError(
                 f"these rotary positions were made for heads of size {self.size} and got vectors of size {vectors.shape[-1]}"
             )
-        positions = (
-            first
-            if isinstance(first, Tensor)
-            else torch.arange(first, first + vectors.shape[-2], device=vectors.device)
-        )
+        return routes.turned(vectors, *self._turns(vectors, first))
+
+    def _turns(self, vectors: Tensor, first: int | Tensor) -> tuple[Tensor, Tensor]:
+        """cos and ± sin (N, D) of each position's angles: - for the left half of the features, which the right half is turned into."""
+        length, like = vectors.shape[-2], (vectors.dtype, vectors.device)
+        if isinstance(first, Tensor) or torch.compiler.is_compiling() or not isinstance(length, int):
+            positions = (
+                first if isinstance(first, Tensor) else torch.arange(first, first + length, device=vectors.device)
+            )
+            return self._computed(positions, vectors)
+        tables = self._tables
+        if tables is None or len(tables[0]) < first + length or (tables[0].dtype, tables[0].device) != like:
+            with torch.inference_mode(False):  # the tables must serve training too
+                end = max(2 * (first + length), _FEWEST)
+                tables = self._tables = self._computed(torch.arange(end, device=vectors.device), vectors)
+        cos, sin = tables
+        return cos[first : first + length], sin[first : first + length]
+
+    def _computed(self, positions: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
         angle = positions[:, None].double() * _frequencies(self.size, self.base).to(vectors.device)
         cos, sin = angle.cos().to(vectors.dtype), angle.sin().to(vectors.dtype)  # (N, D / 2)
-        left, right = vectors.chunk(2, dim=-1)
-        return torch.cat((left * cos - right * sin, right * cos + left * sin), dim=-1)
+        return torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1)
 
 
 class RelativeBias(nn.Module):

@@ -33,7 +33,7 @@ from saccade.attention.selection import Selection, Soft
 from saccade.attention.visibility import CAUSAL
 
 try:
-    from saccade.kernels import compiled, hidden_layer, many_steps, sentences
+    from saccade.kernels import compiled, hidden_layer, many_steps, pointwise, sentences
     from saccade.kernels import local2d as neighbourhoods
 except ModuleNotFoundError:
     HAS_KERNELS = False
@@ -314,6 +314,26 @@ def _chunked(score: Score, lookup: Lookup, explicit: Explicit) -> tuple[Tensor, 
     contexts, log_probs = zip(*answers, strict=True)
     sampled = log_probs[0].dim() > 0
     return torch.cat(contexts, dim=-2), torch.cat(log_probs, dim=-1) if sampled else log_probs[0]
+
+
+# Vectors
+
+
+def turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """x cos + (x with its halves exchanged) sin: x (..., N, D), cos and sin (N, D), where sin has the sign of each half."""
+    if HAS_KERNELS and pointwise.can_compute(x):
+        return pointwise.turned(x, cos, sin)
+    left, right = x.chunk(2, dim=-1)
+    return x * cos + torch.cat((right, left), dim=-1) * sin
+
+
+class RMSNorm(torch.nn.RMSNorm):
+    """x / √(mean x² + ε) · gain (Zhang 2019)"""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if HAS_KERNELS and self.eps is not None and pointwise.can_compute(x):
+            return pointwise.rms_norm(x, self.weight, self.eps)
+        return super().forward(x)
 
 
 # Neighbourhoods of pixels

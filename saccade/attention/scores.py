@@ -1,4 +1,4 @@
-"""The eight alignment scores: how well does a query fit each key?
+"""The nine alignment scores: how well does a query fit each key?
 
 | name       | align(s, h)          | from                                   |
 |------------|----------------------|----------------------------------------|
@@ -10,6 +10,7 @@
 | perceptron | vᵀ tanh(W s + U h)   | Bahdanau 2014, with W split in two     |
 | cosine     | β cos(s, h), β ≥ 0   | Graves 2014, content-based addressing  |
 | location   | W s, no key          | Luong 2015                             |
+| trilinear  | w [s; h; s ∘ h]      | Seo 2016                               |
 
 A score is used in two steps, so that what depends on the keys alone is computed once per source:
 
@@ -112,6 +113,27 @@ class General(DotProductScore):
 
     def prepare(self, key: Tensor) -> Tensor:
         return key @ self.weight  # (..., K, key size) -> (..., K, query size)
+
+
+class Trilinear(DotProductScore):
+    """w [s; h; s ∘ h]. As one dot product, with the three parts of w: [w₃ ∘ s; 1; w₁ s]ᵀ [h; w₂ h; 1]"""
+
+    name = "trilinear"
+
+    def __init__(self, query_size: int, key_size: int | None = None, *, heads: int | None = None):
+        super().__init__(query_size, key_size, heads=heads)
+        self._require_equal_sizes()
+        self.query_weight = self._weight(self.query_size, 1)
+        self.key_weight = self._weight(self.key_size, 1)
+        self.both_weight = self._weight(self.query_size, 1)
+
+    def project_query(self, query: Tensor) -> Tensor:
+        own = query @ self.query_weight  # (..., Q, 1)
+        return torch.cat((query * self.both_weight.transpose(-2, -1), torch.ones_like(own), own), dim=-1)
+
+    def prepare(self, key: Tensor) -> Tensor:
+        own = key @ self.key_weight  # (..., K, 1)
+        return torch.cat((key, own, torch.ones_like(own)), dim=-1)
 
 
 class Cosine(DotProductScore):

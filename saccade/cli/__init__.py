@@ -11,6 +11,7 @@ import sys
 from saccade.cli import recipes, runs
 from saccade.cli.app import app
 from saccade.errors import UserError
+from saccade.printable import visible
 
 __all__ = ["app", "main", "recipes", "runs"]
 
@@ -25,7 +26,7 @@ def main() -> None:
             sys.stdout.flush()
     except UserError as error:
         if os.environ.get("RANK", "0") == "0":  # of several processes under torchrun, one speaks
-            print(f"error: {error}", file=sys.stderr)
+            print(f"error: {visible(str(error))}", file=sys.stderr)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(130)
@@ -37,7 +38,7 @@ def main() -> None:
             raise
         _forget_stdout()
         place = f"{error.filename} cannot be written: " if error.filename else ""
-        print(f"error: {place}the disk is full; free some space or write elsewhere", file=sys.stderr)
+        print(f"error: {visible(place)}the disk is full; free some space or write elsewhere", file=sys.stderr)
         sys.exit(1)
 
 

@@ -1,7 +1,7 @@
 """Commands about a trained run: predict, score, evaluate, look, export, serve. None of them knows a task: options come from the run."""
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -10,12 +10,14 @@ import typer
 
 from saccade.cli.app import RUNS, app
 from saccade.cli.options import JsonOption, RunArgument, SkipBadInputsOption
-from saccade.cli.printing import elapsing, print_columns, print_json, with_progress
+from saccade.cli.printing import print_columns, print_json, with_progress
 from saccade.cli.signature import with_parameters
 from saccade.errors import ConfigError, UserError
+from saccade.printable import visible
+from saccade.waiting import elapsing
 
 if TYPE_CHECKING:
-    from saccade.config.options import Command
+    from saccade.config.options import Command, Options
     from saccade.runs.run import Run
     from saccade.tasks.task import Answer, Example
 
@@ -37,13 +39,21 @@ def predict(
     """Answer inputs: a line in, a line out. `saccade predict RUN --help` lists what this run takes."""
     import saccade as library
 
-    if not inputs and sys.stdin.isatty():
+    if not inputs and sys.stdin.isatty() and not _has_input(run, options):
         print("type what to predict, a line each, and end with Ctrl-D", file=sys.stderr)
     loaded = library.load(run)
     chosen = loaded.options("predict", options, "--{}")
-    examples = _examples(loaded, inputs or [], skip_bad, f"saccade predict {run}")
+    examples = _examples(loaded, inputs or [], skip_bad, f"saccade predict {run}", chosen)
     # What has names is files: one of them may turn out to be unreadable, and then nothing is printed.
     is_named = any(example.name for example in examples)
+    for note in loaded.task.notes(examples, chosen):
+        _note(note)
+    parts = loaded.task.parts(examples[0], chosen) if len(examples) == 1 and not as_json else None
+    if parts is not None:
+        for part in parts:
+            print(part, end="", flush=True)
+        print()
+        return
     shows_names = is_named and (len(examples) > 1 or skip_bad or [example.name for example in examples] != inputs)
     try:
         answers: Iterable[Answer] = loaded.task.answers(examples, chosen)
@@ -56,27 +66,38 @@ def predict(
         return
     for example, answer in zip(examples, answers, strict=True):
         for line in answer.lines():
-            print(f"{example.name or example.content}\t{line}" if shows_names else line)
+            print(visible(f"{example.name or example.content}\t{line}" if shows_names else line))
 
 
-def _examples(run: "Run", words: Sequence[str], skip_bad: bool, command: str) -> "list[Example[Any]]":
+def _has_input(run: Path, options: Mapping[str, Any]) -> bool:
+    """Whether an option of the run says what to read."""
+    from saccade.cli.derived import options_of
+    from saccade.config.options import extra_of
+
+    fields = options_of(run).model_fields if options else {}
+    return any(extra_of(fields[name], "is_input") for name in options if name in fields)
+
+
+def _examples(
+    run: "Run", words: Sequence[str], skip_bad: bool, command: str, options: "Options"
+) -> "list[Example[Any]]":
     """Held-out examples by their names; everything else is read as the task reads it."""
     from saccade.tasks.task import Typed
 
     say: Callable[[str], None] = _note
     if not words:
-        return run.task.input.from_command_line(Typed((), sys.stdin.buffer, skip_bad, say, command))
+        return run.task.input.from_command_line(Typed((), sys.stdin.buffer, skip_bad, say, command, options))
     examples: list[Example[Any]] = []
     for named, group in groupby(words, key=lambda word: run.held_out(word) is not None):
         if named:
             examples += [example for word in group if (example := run.held_out(word)) is not None]
         else:
-            examples += run.task.input.from_command_line(Typed(list(group), None, skip_bad, say, command))
+            examples += run.task.input.from_command_line(Typed(list(group), None, skip_bad, say, command, options))
     return examples
 
 
 def _note(sentence: str) -> None:
-    print(sentence, file=sys.stderr)
+    print(visible(sentence), file=sys.stderr)
 
 
 def _with_a_way_round(error: UserError, inputs: int) -> UserError:
@@ -139,13 +160,13 @@ def evaluate(
 def look(
     run: RunArgument,
     source: Annotated[
-        str,
+        str | None,
         typer.Argument(
             metavar="INPUT",
             help="A sentence, the path of an image, or test:0 for the run's own first test example.",
             show_default=False,
         ),
-    ],
+    ] = None,
     out: Annotated[Path, typer.Option(help="The file to write: .png, .svg, .pdf, .html or .json.")] = Path(
         "attention.png"
     ),
@@ -156,12 +177,15 @@ def look(
     from saccade.views.document import PICTURES, require_ending
 
     require_ending(out)
+    if source is None and not _has_input(run, options):
+        raise ConfigError("look needs an INPUT: name one, such as test:0 for the run's own first test example")
     loaded = library.load(run)
     chosen = loaded.options("look", options, "--{}")
-    examples = _examples(loaded, [source], False, f"saccade predict {run}")
+    examples = _examples(loaded, [] if source is None else [source], False, f"saccade predict {run}", chosen)
     if len(examples) != 1:
-        raise UserError(f"{source} holds {len(examples)} inputs: look at one of them")
+        raise UserError(f"{source or 'what was given'} holds {len(examples)} inputs: look at one of them")
     view = loaded.task.look(examples[0], chosen)
+    source = source or view.title
     with _boxes_told(out):
         view.save(out)
     facts = [view.text] if view.text else []

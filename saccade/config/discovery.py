@@ -98,7 +98,7 @@ def _reaches_into(module: str, directory: Path) -> bool:
         for depth in range(1, len(parts) + 1):
             path = os.path.join(folder or os.getcwd(), *parts[:depth])
             for place in (os.path.abspath(path), os.path.realpath(path)):
-                if any(place == one or place.startswith(one + os.sep) for one in inside):
+                if any(place == folder_inside or place.startswith(folder_inside + os.sep) for folder_inside in inside):
                     return True
     return False
 

@@ -16,11 +16,13 @@ import yaml
 
 from saccade.errors import ConfigError
 from saccade.files import expanded
+from saccade.stored import read_bytes
 
 FOLDER = Path(__file__).parents[1] / "recipes"
 Place = tuple[str | int, ...]  # ("model", "layers") is model.layers
 
 _DEPTH = 30
+_MOST_BYTES = 1 << 18  # of a recipe: YAML is parsed slowly
 _BREAK = re.compile("[\n\r\x85\u2028\u2029]")
 
 
@@ -59,11 +61,13 @@ def find_recipe(recipe: str | Path) -> Path:
 def read(path: Path, label: str) -> tuple[Any, dict[Place, int]]:
     """The values in a YAML file, and the line that each place stands on. Errors call the file `label`."""
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        text = read_bytes(path, _MOST_BYTES).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigError(f"{label} is not UTF-8 text (byte {error.start + 1}): save it as UTF-8") from None
     except OSError as error:
         raise ConfigError(f"{label} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise ConfigError(f"{label} is not a recipe: {error}") from None
     return parse(text, label)
 
 
@@ -170,10 +174,17 @@ for _name, _pattern, _first in (
 _SCALARS = {
     _tag("null"): lambda text: None,
     _tag("bool"): lambda text: {"true": True, "false": False}[text.lower()],
-    _tag("int"): lambda text: int(text),
+    _tag("int"): lambda text: _integer(text),
     _tag("float"): lambda text: float(re.sub(r"\.(?=[a-zA-Z])", "", text)),
     _tag("str"): lambda text: text,
 }
+
+
+def _integer(text: str) -> int:
+    value = int(text)
+    if not -(2**63) <= value < 2**63:
+        raise ValueError("larger than any setting")
+    return value
 
 
 def _value(node: yaml.Node, place: Place, lines: dict[Place, int]) -> Any:

@@ -36,11 +36,13 @@ def option(
     metavar: str | None = None,
     most_served: float | None = None,
     served: bool = True,
+    is_input: bool = False,
     **limits: Any,
 ) -> Any:
     """A field of an `Options` config for these commands, separated by spaces. A request over the network may ask for
-    `most_served` at most, and for an option that is not `served` not at all."""
-    extra: dict[str, Any] = {"commands": commands.split(), "served": served}
+    `most_served` at most, and for an option that is not `served` not at all. One that `is_input` is what the command reads, in the
+    place of its words; a request has the fields of the input instead."""
+    extra: dict[str, Any] = {"commands": commands.split(), "served": served and not is_input, "is_input": is_input}
     if metavar is not None:
         extra["metavar"] = metavar
     if most_served is not None:

@@ -41,13 +41,15 @@ from saccade.config.files import (
     recipes,
 )
 from saccade.config.kinds import Means, is_path, meaning
-from saccade.errors import ConfigError
+from saccade.errors import ConfigError, UserError
 from saccade.files import expanded
+from saccade.packages import packaged_model
 
 __all__ = [
     "Config",
     "ExistingFile",
     "ExistingFolder",
+    "ExistingPath",
     "Recipe",
     "StartConfig",
     "find_recipe",
@@ -98,6 +100,22 @@ def _existing_folder(path: Path, info: ValidationInfo) -> Path:
     return path
 
 
+def _existing_path(path: Path, info: ValidationInfo) -> Path:
+    path = _absolute(path)
+    if _files_are_checked(info) and not os.path.exists(path):
+        raise ValueError(f"there is no file or folder {path}{_near(path, os.path.exists)}")
+    return path
+
+
+def _starting_folder(path: Path, info: ValidationInfo) -> Path:
+    """A folder, or the short name of a model that is an installed package."""
+    try:
+        packaged = None if os.path.isdir(path) else packaged_model(str(path))
+    except UserError as error:
+        raise ValueError(str(error)) from None
+    return _existing_folder(path if packaged is None else packaged, info)
+
+
 def _files_are_checked(info: ValidationInfo) -> bool:
     return not info.context or info.context["check_files"]
 
@@ -114,6 +132,13 @@ def _near(path: Path, is_meant: Callable[[Path], bool]) -> str:
 
 ExistingFile = Annotated[Path, Field(strict=False), Means("the path of a file"), AfterValidator(_existing_file)]
 ExistingFolder = Annotated[Path, Field(strict=False), Means("the path of a folder"), AfterValidator(_existing_folder)]
+
+ExistingPath = Annotated[
+    Path, Field(strict=False), Means("the path of a file or a folder"), AfterValidator(_existing_path)
+]
+StartingFolder = Annotated[
+    Path, Field(strict=False), Means("the path of a folder, or minilm"), AfterValidator(_starting_folder)
+]
 
 
 class StartConfig(Config):
@@ -140,8 +165,11 @@ _START: type[StartConfig] = create_model(
     __base__=StartConfig,
     **{  # type: ignore[call-overload]
         "from": (
-            ExistingFolder | None,
-            Field(None, description="a run, or a folder in Hugging Face's format, to take weights and vocabulary from"),
+            StartingFolder | None,
+            Field(
+                None,
+                description="a run, or a folder in Hugging Face's format, to take weights and vocabulary from; minilm is one",
+            ),
         ),
         "weights": (
             str,
@@ -244,6 +272,13 @@ def load(
 def from_values(values: dict[str, Any], label: str) -> Recipe:
     """The recipe of a model that was trained elsewhere, on unknown files. `label` says where the values are from."""
     return _checked(values, label, Sources({(): label}), Discovery("saccade"), check_files=False, complete=False)
+
+
+def with_model(recipe: Recipe, name: str, settings: dict[str, Any]) -> Recipe:
+    """The same recipe with another model."""
+    values = recipe.to_dict()
+    values["model"] = {**settings, "name": name}
+    return from_values(values, f"the recipe with the model {name}")
 
 
 def _checked(

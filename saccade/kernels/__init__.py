@@ -6,6 +6,7 @@
 | hidden_layer  | vᵀ tanh(q + k) of all pairs, in C or in chunks        | a hidden layer of B·Q·K·A numbers |
 | many_steps    | x M at every step of a loop                           | one gradient of M per step        |
 | local2d       | attention to the k × k pixels around each pixel       | k² copies of keys and values      |
+| pointwise     | squared ReLU, rotary positions, RMS norm              | autograd's several passes         |
 | dropout       | dropout by random bytes                               | a random float for each element   |
 | cross_entropy | the last linear layer and its loss                    | logits of all tokens at once      |
 | consistency   | the same for R-Drop                                   | logits of two readings            |

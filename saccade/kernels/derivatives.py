@@ -30,9 +30,8 @@ def gradients_by_torch(
 ) -> tuple[Tensor | None, ...]:
     """The gradients of a kernel by its reference in torch, so that they can be differentiated again."""
     with torch.enable_grad():
-        inputs = [
-            x.view_as(x) for x in inputs
-        ]  # one may be computed from another: each gets its own partial derivative
+        # one may be computed from another: each gets its own partial derivative
+        inputs = [x.view_as(x) for x in inputs]
         output = reference(*inputs)
     differentiated = [x for x, is_wanted in zip(inputs, wanted, strict=False) if is_wanted]
     gradients = iter(torch.autograd.grad(output, differentiated, gradient, create_graph=torch.is_grad_enabled()))

@@ -22,7 +22,8 @@ def linear_cross_entropy(
     with torch.autocast(hidden.device.type, enabled=False):  # sums over a vocabulary need the weights' full precision
         hidden = hidden.to(layer.weight.dtype)
         if HAS_KERNELS:
-            return kernel.linear_cross_entropy(hidden, layer.weight, layer.bias, targets, label_smoothing)
+            bias = layer.weight.new_zeros(layer.out_features) if layer.bias is None else layer.bias
+            return kernel.linear_cross_entropy(hidden, layer.weight, bias, targets, label_smoothing)
         logits = layer(hidden)
         total = F.cross_entropy(logits, targets, reduction="sum", label_smoothing=label_smoothing)
         return total, F.cross_entropy(logits.detach(), targets, reduction="none")

@@ -41,33 +41,33 @@ class Past:
         self.length = length
         self._store = store
 
-    def begin_step(self) -> "Past":
-        """The past to write the next step into."""
+    def begin_step(self, steps: int = 1) -> "Past":
+        """The past to write the next step into, or several at once."""
         store = self._store
         if store is None:
             return Past(self.layers, self.length)
         if store.written > self.length:  # another step was taken from here already
             store = _Store(store.prepared.clone(), store.value.clone(), self.length)
-        if store.prepared.shape[3] == self.length:
-            store = store.with_room(_ROOM)
+        if store.prepared.shape[3] < self.length + steps:
+            store = store.with_room(max(_ROOM, steps))
         return Past(self.layers, self.length, store)
 
     def write(self, layer: int, new: Memory) -> Memory:
-        """Add one layer's step (N, H, 1, …), and return all steps of this layer."""
+        """Add one layer's step (N, H, 1, …), or several, and return all steps of this layer."""
         if self._store is None:
             self._store = _Store(self._room_like(new.prepared), self._room_like(new.value), 0)
-        store, end = self._store, self.length + 1
+        store, end = self._store, self.length + new.value.shape[2]
         store.prepared[layer, :, :, self.length : end] = new.prepared
         store.value[layer, :, :, self.length : end] = new.value
         return Memory(store.prepared[layer, :, :, :end], store.value[layer, :, :, :end])
 
     def _room_like(self, step: Tensor) -> Tensor:
-        return step.new_empty(self.layers, *step.shape[:2], _ROOM, step.shape[-1])
+        return step.new_empty(self.layers, *step.shape[:2], step.shape[2] - 1 + _ROOM, step.shape[-1])
 
-    def end_step(self) -> "Past":
+    def end_step(self, steps: int = 1) -> "Past":
         assert self._store is not None
-        self._store.written = self.length + 1
-        return Past(self.layers, self.length + 1, self._store)
+        self._store.written = self.length + steps
+        return Past(self.layers, self.length + steps, self._store)
 
     def rows(self, index: Tensor) -> "Past":
         if self._store is None:

@@ -63,3 +63,9 @@ def pooling(name: PoolingName, size: int) -> Pooling:
     if name == "mean":
         return Mean()
     return ClassToken(size) if name == "class" else AttentionPooling(size)
+
+
+def mean_over(x: Tensor, visible: Tensor) -> Tensor:
+    """The mean (B, D) of x (B, N, D) over the positions that are visible (B, 1, N): padding has no part in it."""
+    inside = visible.transpose(1, 2).to(x.dtype)  # (B, N, 1)
+    return (x * inside).sum(1) / inside.sum(1).clamp(min=1)

@@ -34,9 +34,8 @@ class Retina(nn.Module):
 
     def forward(self, windows: Tensor, location: Tensor) -> Tensor:
         """Prepared images and a location for each (B, 2) -> what is seen there, (B, S, C, P, P), the finest scale first."""
-        first = (
-            self.corners(location, (windows.shape[2] - 1, windows.shape[3] - 1)) + self.widest // 2
-        )  # in the padded image
+        last = (windows.shape[2] - 1, windows.shape[3] - 1)
+        first = self.corners(location, last) + self.widest // 2  # in the padded image
         image = torch.arange(len(windows), device=windows.device)
         window = windows[image, :, first[:, 0], first[:, 1]]  # (B, C, L, L)
         patches = []

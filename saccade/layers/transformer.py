@@ -22,9 +22,9 @@ Norm = Literal["pre", "post"]
 class PostNorm(nn.Module):
     """norm(x + dropout(f(x)))"""
 
-    def __init__(self, size: int, dropout: float):
+    def __init__(self, size: int, dropout: float, epsilon: float = 1e-5):
         super().__init__()
-        self.norm = nn.LayerNorm(size)
+        self.norm = nn.LayerNorm(size, eps=epsilon)
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, layer: Callable[[Tensor], Tensor]) -> Tensor:
@@ -42,12 +42,19 @@ RESIDUALS: dict[Norm, type[PostNorm]] = {"pre": PreNorm, "post": PostNorm}
 
 
 class EncoderLayer(nn.Module):
-    def __init__(self, self_attention: MultiHead, feed_forward: FeedForward, norm: Norm, dropout: float):
+    def __init__(
+        self,
+        self_attention: MultiHead,
+        feed_forward: FeedForward,
+        norm: Norm,
+        dropout: float,
+        epsilon: float = 1e-5,
+    ):
         super().__init__()
         self.self_attention = self_attention
         self.feed_forward = feed_forward
-        self.around_self_attention = RESIDUALS[norm](self_attention.size, dropout)
-        self.around_feed_forward = RESIDUALS[norm](self_attention.size, dropout)
+        self.around_self_attention = RESIDUALS[norm](self_attention.size, dropout, epsilon)
+        self.around_feed_forward = RESIDUALS[norm](self_attention.size, dropout, epsilon)
 
     def forward(self, x: Tensor, visible: Tensor | None = None, **how: Any) -> Tensor:
         x = self.around_self_attention(x, lambda h: self.self_attention(h, visible=visible, **how).context)

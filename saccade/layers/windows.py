@@ -65,9 +65,8 @@ class WindowAttention(nn.Module):
             torch.arange(length, device=self.offset_bias.device) for length in (windows.height, windows.width)
         )
         down, right = ((index[:, None] - index + self.window - 1) for index in (rows, columns))
-        index = (
-            down[:, None, :, None] * (2 * self.window - 1) + right[None, :, None, :]
-        )  # (height, width, height, width)
+        # (height, 1, height, 1) and (1, width, 1, width) -> (height, width, height, width)
+        index = down[:, None, :, None] * (2 * self.window - 1) + right[None, :, None, :]
         cells = len(rows) * len(columns)
         return self.offset_bias[index.reshape(cells, cells)].permute(2, 0, 1)  # (Q, K, H) -> (H, Q, K)
 
@@ -111,9 +110,8 @@ class Windows(NamedTuple):
         """The reverse of `cut`."""
         down, across = self._full_rows // self.height, self._full_columns // self.width
         x = cells.unflatten(1, (self.height, self.width)).unflatten(0, (-1, down, across))
-        x = (
-            x.transpose(2, 3).flatten(3, 4).flatten(1, 2)
-        )  # (B, ·, ·, height, width, D) -> (B, full rows, full columns, D)
+        # (B, ·, ·, height, width, D) -> (B, full rows, full columns, D)
+        x = x.transpose(2, 3).flatten(3, 4).flatten(1, 2)
         if self.down or self.right:
             x = x.roll((self.down, self.right), dims=(1, 2))
         return x[:, : self.rows, : self.columns]

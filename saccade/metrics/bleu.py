@@ -7,6 +7,8 @@ from typing import Any
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
+from saccade.metrics.rouge import Rouge
+
 LENGTHS = (10, 20, 30, 40)  # source words; the last group has no upper end
 
 
@@ -20,6 +22,8 @@ class TranslationScores:
     bleu_lowercased: float | None = None  # where case counts in `bleu`
     perplexity: float | None = None
     alignment_error_rate: float | None = None
+    rouge: Rouge | None = None  # where it was asked for; it then comes first
+    rouge_of_first_sentences: Rouge | None = None  # of the sources, for comparison
     by_length: tuple[tuple[str, int, float, float], ...] = ()  # words of the source, sentences, BLEU, exact
 
     def with_perplexity(self, perplexity: float) -> "TranslationScores":
@@ -27,8 +31,11 @@ class TranslationScores:
 
     def rows(self) -> list[tuple[str, str]]:
         """Names and values, formatted."""
+        first = self.rouge_of_first_sentences
         shown = [
             ("sentences", f"{self.sentences:,}"),
+            *([] if self.rouge is None else self.rouge.rows()),
+            *([] if first is None else [(f"{name} of the first sentence", value) for name, value in first.rows()]),
             ("BLEU", f"{self.bleu:.2f}"),
             *([] if self.bleu_lowercased is None else [("BLEU, lowercased", f"{self.bleu_lowercased:.2f}")]),
             ("chrF", f"{self.chrf:.2f}"),
@@ -48,7 +55,8 @@ class TranslationScores:
 
     def compared(self) -> dict[str, float]:
         """The figures that models are compared by, the most important one first."""
-        shown = {"BLEU": self.bleu, "chrF": self.chrf, "exact %": self.exact}
+        first = {} if self.rouge is None else {"ROUGE-L": self.rouge.rouge_l, "ROUGE-1": self.rouge.rouge1}
+        shown = first | {"BLEU": self.bleu, "chrF": self.chrf, "exact %": self.exact}
         more = {"perplexity": self.perplexity, "AER": self.alignment_error_rate}
         return shown | {name: value for name, value in more.items() if value is not None}
 

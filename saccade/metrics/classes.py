@@ -1,17 +1,21 @@
 """Scores of a classifier: accuracy, top-5, F1 of every class, and the confusion matrix.
 
+The expected calibration error (Guo 2017) is how far the probability of an answer is from how often such answers are right, a mean over
+15 bins of probability.
+
 Of a class: precision is the share of correct ones among the predictions of the class, recall among the images of the class, and
 F1 = 2 · precision · recall / (precision + recall). The class mean of F1 ("macro") counts rare classes as much as frequent ones; a class
 that neither occurs nor is ever predicted is left out of it, as in scikit-learn.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from saccade.printable import spreadsheet_cell
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,8 @@ class ClassScores:
     mistakes: tuple[Mistake, ...]  # most confident first
     left_out: int = 0  # images that could not be read
     paths: int = 1  # sampled for each image by a glimpse network; 1: the most probable path
+    calibration: float = 0.0  # percent: the expected calibration error
+    unit: str = "images"  # what was classified
 
     @property
     def error(self) -> float:
@@ -44,11 +50,12 @@ class ClassScores:
     def rows(self) -> list[tuple[str, str]]:
         """Names and values, formatted."""
         shown = [
-            ("images", f"{self.images:,}"),
+            (self.unit, f"{self.images:,}"),
             ("accuracy", f"{self.accuracy:.2f} %"),
             ("error", f"{self.error:.2f} %"),
             ("F1, mean of classes", f"{self.f1:.2f} %"),
             ("cross-entropy", f"{self.cross_entropy:.4f}"),
+            ("calibration error", f"{self.calibration:.2f} %"),
         ]
         if self.top5 is not None:
             shown.insert(3, ("top-5 accuracy", f"{self.top5:.2f} %"))
@@ -61,7 +68,7 @@ class ClassScores:
     def columns(self) -> list[tuple[str, list[str]]]:
         """The table of classes: a heading and a cell per class for each column."""
         names, counts, *shares = zip(*self.by_class(), strict=True)
-        table = [("class", list(names)), ("images", [f"{count:,}" for count in counts])]
+        table = [("class", list(names)), (self.unit, [f"{count:,}" for count in counts])]
         for heading, column in zip(("precision %", "recall %", "F1 %"), shares, strict=True):
             table.append((heading, [f"{share:.1f}" for share in column]))
         return table
@@ -85,9 +92,10 @@ class ClassScores:
 
     def mistake_lines(self) -> list[str]:
         """Every mistake, tab-separated under a line of headings; `saccade look RUN test:7` draws number 7 of a run's test set."""
-        lines = ["number\tfile\ttruth\ttaken for\tprobability\tof the truth"]
+        what = "file" if self.unit == "images" else "what"
+        lines = [f"number\t{what}\ttruth\ttaken for\tprobability\tof the truth"]
         for mistake in self.mistakes:
-            words = (re.sub(r"[\t\r\n]", " ", text) for text in (mistake.name, mistake.truth, mistake.taken_for))
+            words = map(spreadsheet_cell, (mistake.name, mistake.truth, mistake.taken_for))
             shares = (f"{share:.4f}" for share in (mistake.probability, mistake.of_truth))
             lines.append("\t".join([str(mistake.number), *words, *shares]))
         return lines
@@ -99,17 +107,18 @@ class ClassScores:
 
     def to_dict(self) -> dict[str, Any]:
         values: dict[str, Any] = {
-            "images": self.images,
+            self.unit: self.images,
             "left_out": self.left_out,
             "paths": self.paths,
             "accuracy": self.accuracy,
             "error": self.error,
             "f1": self.f1,
             "cross_entropy": self.cross_entropy,
+            "calibration": self.calibration,
             "classes": list(self.classes),
             "confusion": [list(row) for row in self.confusion],
         }
-        names = ("class", "images", "precision", "recall", "f1")
+        names = ("class", self.unit, "precision", "recall", "f1")
         values["by_class"] = [dict(zip(names, row, strict=True)) for row in self.by_class()]
         return values if self.top5 is None else {**values, "top5": self.top5}
 
@@ -119,6 +128,7 @@ def score_classes(
     truth: NDArray[np.integer[Any]],
     classes: Sequence[str],
     names: Sequence[str] | None = None,
+    unit: str = "images",
 ) -> ClassScores:
     """Scores of log-probabilities (images, classes) against the numbers of the true classes (images,); the images have these names."""
     count = len(classes)
@@ -138,7 +148,17 @@ def score_classes(
         classes=tuple(classes),
         confusion=tuple(tuple(int(number) for number in row) for row in confusion),
         mistakes=_mistakes(log_probabilities, truth, classes, names or [""] * len(truth)),
+        calibration=100 * calibration_error(np.exp(log_probabilities.max(1)), predicted == truth),
+        unit=unit,
     )
+
+
+def calibration_error(probabilities: NDArray[np.floating[Any]], right: NDArray[np.bool_], bins: int = 15) -> float:
+    """Of the probabilities (N,) of answers of which these are right (N,): Σ_b n_b / N · |share right - mean probability|."""
+    places = np.clip(np.ceil(probabilities * bins).astype(int) - 1, 0, bins - 1)
+    counts = np.bincount(places, minlength=bins)
+    gaps = np.bincount(places, probabilities - right, minlength=bins)
+    return float(np.abs(gaps).sum() / max(counts.sum(), 1))
 
 
 def cohen_kappa(confusion: NDArray[np.integer[Any]]) -> float:

@@ -162,7 +162,7 @@ class GlimpseNetwork(nn.Module):
         nn.init.constant_(self.baseline.bias, -math.log(classes))  # the reward of guessing
 
     def output_layers(self) -> list[nn.Linear]:
-        return [self.action, self.baseline, *(each for each in self.policy.modules() if isinstance(each, nn.Linear))]
+        return [self.action, self.baseline, *(layer for layer in self.policy.modules() if isinstance(layer, nn.Linear))]
 
     def forward(self, images: Tensor) -> Tensor:
         """Logits (B, classes): of a drawn path in training; else of the likeliest one, or of several drawn ones averaged."""
@@ -240,7 +240,7 @@ def _of_each(images: Tensor) -> list[Generator]:
 def _drawn(kind: Callable[..., Tensor], like: Tensor, generators: Generators) -> Tensor:
     if generators is None:
         return kind(like.shape, device=like.device).to(like)
-    return torch.stack([kind(like.shape[1:], generator=each) for each in generators]).to(like)
+    return torch.stack([kind(like.shape[1:], generator=generator) for generator in generators]).to(like)
 
 
 def build(config: Config, shapes: Shapes) -> GlimpseNetwork:

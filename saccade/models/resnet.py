@@ -136,9 +136,9 @@ class ResNet(nn.Module):
         block_of = Bottleneck if config.bottleneck else Block
         width = config.inner(config.widths[0])
         stem_mix: Mix = mix if config.attention == "all" else convolution
-        seen = (image.channels, *[width] * (config.stem_layers - 1))
-        self.stem = nn.ModuleList(stem_mix(channels, width, 1) for channels in seen)
-        self.stem_norms = nn.ModuleList(nn.BatchNorm2d(width) for _ in seen)
+        inputs = (image.channels, *[width] * (config.stem_layers - 1))
+        self.stem = nn.ModuleList(stem_mix(channels, width, 1) for channels in inputs)
+        self.stem_norms = nn.ModuleList(nn.BatchNorm2d(width) for _ in inputs)
         self.stem_pool = nn.MaxPool2d(2, ceil_mode=True) if config.stem_pool else nn.Identity()
         self.stages = nn.ModuleList()
         for number, after in enumerate(config.widths):
@@ -163,14 +163,14 @@ class ResNet(nn.Module):
         only the first of a stage asks from fewer pixels than it sees."""
         image, halved = pixels(axes["image"]), isinstance(self.stem_pool, nn.MaxPool2d)
         if name.startswith("stem."):
-            asked = seen = halved * int(name.removeprefix("stem."))
+            looking = looked_at = halved * int(name.removeprefix("stem."))
         else:
             _, stage, block, layer = name.split(".")
-            asked = halved * len(self.stem) + int(stage)
-            seen = asked - 1 if int(stage) and block == "0" and layer != "second" else asked
+            looking = halved * len(self.stem) + int(stage)
+            looked_at = looking - 1 if int(stage) and block == "0" and layer != "second" else looking
         query, key = (
             Grid(-(-image.rows >> halvings), -(-image.columns >> halvings), cell=1 << halvings)
-            for halvings in (asked, seen)
+            for halvings in (looking, looked_at)
         )
         return query, key
 

@@ -7,6 +7,8 @@ Bahdanau 2014: attend, then step.            Luong 2015: step, then attend.
     word_t ~ softmax(V r_t)                      word_t ~ softmax(V r_t)
 
 `attention: none` is Bahdanau's decoder with c_t = the encoder's last state at every step: one vector for the whole sentence (Cho 2014).
+With `copies` a word may also be copied from the source (layers/pointer.py).
+
 What does not depend on the state (the gates' share of the words, the readout, the scores' prepared keys) is computed for all steps at once.
 
 Axis legend: B batch, S source length, T target length, D features, E embedding size.
@@ -29,8 +31,10 @@ from saccade.attention import (
     padding,
 )
 from saccade.config.recipe import Config as BaseConfig
+from saccade.errors import ConfigError
 from saccade.layers.choices import AttentionName, SelectionName
 from saccade.layers.dropout import Dropout
+from saccade.layers.pointer import PointerOutput
 from saccade.layers.recurrent import CELLS, Cell, CellName, CellOverSteps, RecurrentEncoder
 from saccade.models.shapes import Shapes
 from saccade.views.axes import Axis
@@ -51,6 +55,9 @@ class Config(BaseConfig):
     reach: int = Field(10, ge=1, description="local selections: positions on each side of the centre")
     max_length: int = Field(256, ge=1, description="location score: longest source")
     tied: bool = Field(True, description="the output layer shares its weights with the target embedding")
+    copies: bool = Field(
+        False, description="words may be copied from where the source was looked at (pointer-generator)"
+    )
 
     @model_validator(mode="after")
     def _nothing_is_idle(self) -> "Config":
@@ -62,6 +69,8 @@ class Config(BaseConfig):
             self._refuse_unused("selection=local-m or local-p", "reach")
         if self.attention != "location":
             self._refuse_unused("attention=location", "max_length")
+        if self.copies and (self.order != "bahdanau" or self.selection != "soft" or self.attention == "none"):
+            raise ValueError("copies = true needs soft attention in order=bahdanau: it copies from where that looks")
         return self
 
 
@@ -75,6 +84,7 @@ class Encoded:
     annotations: Tensor  # (B, S, D)
     last: Tensor  # (B, D)
     visible: Tensor  # (B, 1, S)
+    source: Tensor  # (B, S) tokens
 
 
 @dataclass(frozen=True)
@@ -85,6 +95,7 @@ class State:
     readout: Tensor  # (B, E), the last one
     memory: Memory
     visible: Tensor
+    source: Tensor
     position: int = 0
 
     def rows(self, index: Tensor) -> "State":
@@ -94,6 +105,7 @@ class State:
             readout=self.readout[index],
             memory=self.memory.rows(index),
             visible=self.visible[index],
+            source=self.source[index],
         )
 
 
@@ -108,11 +120,14 @@ class Decoder(nn.Module):
         self.readout = nn.Linear(readout_size, config.embedding)
         self.dropout = Dropout(config.dropout)
         self.embedding = config.embedding
+        self.size = config.hidden
 
     def start(self, encoded: Encoded) -> State:
         h = torch.tanh(self.bridge(encoded.last))
         cells = tuple(_cell(cell).start(h) for cell in self.cells)
-        return State(cells, h.new_zeros(len(h), self.embedding), self._remember(encoded), encoded.visible)
+        return State(
+            cells, h.new_zeros(len(h), self.embedding), self._remember(encoded), encoded.visible, encoded.source
+        )
 
     def unroll(self, embedded: Tensor, state: State) -> tuple[Tensor, Tensor]:
         """All steps with the true words (B, T, E): readouts (B, T, E) and the log-probability of what attention sampled (B, T) or 0."""
@@ -167,7 +182,7 @@ class FixedContext(Decoder):
         tops, contexts, log_probs = [], [], []
         for gates in first.gates(embedded).unbind(1):
             context, log_prob = self._look(self._top(state.cells), state)
-            cells = self._advance(stack, gates + more_gates(context), state.cells)
+            cells = self._advance(stack, gates + more_gates(context[..., : self.size]), state.cells)
             state = replace(state, cells=cells, position=state.position + 1)
             tops.append(self._top(cells))
             contexts.append(context)
@@ -177,7 +192,7 @@ class FixedContext(Decoder):
     def step(self, embedded: Tensor, state: State) -> tuple[Tensor, State]:
         first = _cell(self.cells[0])
         context, _ = self._look(self._top(state.cells), state)
-        gates = first.gates(embedded) + first.more_gates(first.size)(context)
+        gates = first.gates(embedded) + first.more_gates(first.size)(context[..., : self.size])
         cells = self._advance(self._stack(), gates, state.cells)
         readout = self._read(self._top(cells), context, embedded)
         return readout, replace(state, cells=cells, readout=readout, position=state.position + 1)
@@ -198,6 +213,25 @@ class AttendThenStep(FixedContext):
 
     def _look(self, query: Tensor, state: State) -> tuple[Tensor, Tensor]:
         return _look_once(self.attention, query, state)
+
+
+class AttendAndCopy(AttendThenStep):
+    """Bahdanau's order, whose readouts also say where the source was looked at and whether to copy from there (layers/pointer.py)."""
+
+    def __init__(self, config: Config):
+        super().__init__(config)
+        self.gate = nn.Linear(2 * config.hidden + config.embedding, 1)
+
+    def _remember(self, encoded: Encoded) -> Memory:
+        """A source position's value is followed by its place, one of S: the mean of places is the weights themselves."""
+        rows, length = encoded.source.shape
+        places = torch.eye(length, device=encoded.source.device).expand(rows, -1, -1).to(encoded.annotations.dtype)
+        return self.attention.remember(encoded.annotations, torch.cat((encoded.annotations, places), dim=-1))
+
+    def _read(self, top: Tensor, context: Tensor, embedded: Tensor) -> Tensor:
+        context, weights = context[..., : self.size], context[..., self.size :]
+        gate = self.gate(torch.cat((context, top, embedded), dim=-1))
+        return torch.cat((super()._read(top, context, embedded), gate, weights), dim=-1)
 
 
 class StepThenAttend(Decoder):
@@ -278,7 +312,7 @@ class Seq2Seq(nn.Module):
 
     def encode(self, source: Tensor, lengths: Tensor) -> Encoded:
         annotations, last = self.encoder(self.dropout(self.source_embedding(source)), lengths)
-        return Encoded(self.dropout(annotations), last, padding(lengths, source.shape[1]))
+        return Encoded(self.dropout(annotations), last, padding(lengths, source.shape[1]), source)
 
     def read(self, encoded: Encoded, target: Tensor) -> tuple[Tensor, Tensor]:
         """Readouts (B, T, E) for the words given so far, before the output layer, and attention's log-probability."""
@@ -301,7 +335,40 @@ class Seq2Seq(nn.Module):
         return state.rows(rows)
 
 
+class CopyingSeq2Seq(Seq2Seq):
+    """The same, and its words may be copied from the source: `output` gives log-probabilities."""
+
+    output: PointerOutput  # type: ignore[assignment]
+
+    def __init__(self, config: Config, source_words: int, target_words: int):
+        if source_words != target_words:
+            raise ConfigError("model.copies needs one vocabulary for both sides: set data.joint to true")
+        super().__init__(config, source_words, target_words)
+        self.output = PointerOutput(config.embedding, target_words)
+        if config.tied:
+            self.output.write.weight = self.target_embedding.weight
+
+    def output_layers(self) -> list[nn.Linear]:
+        return [self.output.write]
+
+    def read(self, encoded: Encoded, target: Tensor) -> tuple[Tensor, Tensor]:
+        embedded = self.dropout(self.target_embedding(target))
+        readouts, log_prob = self.decoder.unroll(embedded, self.decoder.start(encoded))
+        words, pointing = readouts[..., : self.decoder.embedding], readouts[..., self.decoder.embedding :]
+        return _with_source(torch.cat((self.dropout(words), pointing), dim=-1), encoded.source[:, None]), log_prob
+
+    def step(self, token: Tensor, state: State) -> tuple[Tensor, State]:
+        readout, state = self.decoder.step(self.target_embedding(token), state)
+        return self.output(_with_source(readout, state.source)), state
+
+
+def _with_source(readouts: Tensor, source: Tensor) -> Tensor:
+    return torch.cat((readouts, source.expand(*readouts.shape[:-1], -1).to(readouts.dtype)), dim=-1)
+
+
 def decoder(config: Config) -> Decoder:
+    if config.copies:
+        return AttendAndCopy(config)
     if config.attention == "none":
         return FixedContext(config)
     if config.order == "bahdanau":
@@ -341,4 +408,5 @@ def _cell(module: nn.Module) -> Cell:
 
 
 def build(config: Config, shapes: Shapes) -> Seq2Seq:
-    return Seq2Seq(config, shapes.source_words, shapes.target_words)
+    kind = CopyingSeq2Seq if config.copies else Seq2Seq
+    return kind(config, shapes.source_words, shapes.target_words)

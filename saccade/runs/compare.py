@@ -41,7 +41,11 @@ class Row:
     def way(self, cost: str, score: str) -> list[tuple[float, float]]:
         """Cost and score of each validation; empty for a cost that training does not add to."""
         score = score.removesuffix(" %").lower()  # as validations name it
-        return [(each[cost], each[score]) for each in self.on_the_way if cost in each and score in each]
+        return [
+            (validation[cost], validation[score])
+            for validation in self.on_the_way
+            if cost in validation and score in validation
+        ]
 
 
 def compare(
@@ -100,8 +104,8 @@ def _read(path: Path) -> Row | None:
         return None
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-        return Row(**values) if values.keys() == {each.name for each in fields(Row)} else None
-    except (ValueError, AttributeError):  # damaged: then it is measured again
+        return Row(**values) if values.keys() == {column.name for column in fields(Row)} else None
+    except (ValueError, AttributeError, TypeError, RecursionError):  # damaged: then it is measured again
         return None
 
 
@@ -137,7 +141,7 @@ def _require_one_task(recipes: Sequence[Recipe], against: str | None) -> None:
 
 def _require_nothing_twice(vary: Sequence[str], changes: Sequence[str]) -> None:
     """A setting is either varied or the same for all."""
-    varied = {each.partition("=")[0] for each in vary}
+    varied = {choice.partition("=")[0] for choice in vary}
     for change in changes:
         place = change.partition("=")[0]
         if place in varied:
@@ -158,24 +162,24 @@ def _check_is_the_same(recipe: Recipe, path: Path) -> None:
         )
 
 
-def _differences(wanted: Any, found: Any, place: str = "") -> Iterator[str]:
+def _differences(wanted: Any, present: Any, place: str = "") -> Iterator[str]:
     """Where two recipes differ, but for what was left open (auto) and has been chosen from the data since."""
-    if isinstance(wanted, dict) and isinstance(found, dict):
-        for name in {**wanted, **found}:
-            yield from _differences(wanted.get(name), found.get(name), f"{place}.{name}" if place else name)
-    elif wanted not in ("auto", found):
-        yield f"{place} {found}, wanted {wanted}"
+    if isinstance(wanted, dict) and isinstance(present, dict):
+        for name in {**wanted, **present}:
+            yield from _differences(wanted.get(name), present.get(name), f"{place}.{name}" if place else name)
+    elif wanted not in ("auto", present):
+        yield f"{place} {present}, wanted {wanted}"
 
 
 def combinations(vary: Sequence[str], fixed: dict[str, list[str]] | None = None) -> list[dict[str, str]]:
     """["model.score=dot,additive", "train.seed=1,2"] → four settings; `fixed` choices come first."""
     choices = dict(fixed or {})
-    for each in vary:
-        place, equals, values = each.partition("=")
+    for choice in vary:
+        place, equals, values = choice.partition("=")
         several = _outside_brackets(values)
         if not equals or not place or not all(several):
             raise ConfigError(
-                f"--vary {each!r} must be PLACE=VALUE,VALUE,..., for example --vary model.attention=none,additive"
+                f"--vary {choice!r} must be PLACE=VALUE,VALUE,..., for example --vary model.attention=none,additive"
             )
         if place in choices:
             raise ConfigError(f"--vary {place} is given twice: give all values at once, --vary {place}=VALUE,VALUE")

@@ -60,12 +60,12 @@ class Run:
             )
         return self.task.look(self.example(value), self.options("look", options))
 
-    def score(self, given: Sequence[Any]) -> Sequence[Probable]:
+    def score(self, outputs: Sequence[Any]) -> Sequence[Probable]:
         """How probable given outputs are, such as pairs of a sentence and its translation."""
         scorer = self.task.scorer()
         if scorer is None:
             raise UserError(f"{self.path} is a run of the task {self.recipe.task}, which does not score given outputs")
-        return scorer.score(given)
+        return scorer.score(outputs)
 
     def example(self, value: object) -> Example[Any]:
         """An input as the task reads it; "test:0" is the run's own first test example."""

@@ -1,7 +1,7 @@
 """Starting from another run: `start: {from: runs/bert, weights: "encoder.*"}` takes its weights where names match and shapes fit.
 
 The other run is one of ours or a folder in Hugging Face's format. Its vocabulary is taken where the data are prepared
-(saccade/data/text/starting.py).
+(saccade/data/text/starting.py). A model of the same kind follows the other one's settings, but for those that the recipe names.
 """
 
 from collections import Counter
@@ -12,11 +12,12 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from saccade.config.recipe import StartConfig
+from saccade.config import recipe as configs
+from saccade.config.recipe import Config, Recipe, StartConfig
 from saccade.errors import ConfigError
+from saccade.layers.sketch import own_tensors
 from saccade.models import hugging_face
 from saccade.training.checkpoint import RunDirectory, read_weights
-from saccade.training.weights import own_tensors
 
 
 class StartingWeights:
@@ -54,6 +55,40 @@ class StartingWeights:
         new = [name for name in own if name not in taken]
         self._say(f"taken from {self.directory}: {len(taken)} of its {len(self._tensors)} tensors ({_summary(taken)})")
         self._say(f"not taken: {_summary(left)}; trained from scratch: {_summary(new)}")
+
+
+def following(recipe: Recipe, say: Callable[[str], None]) -> Recipe:
+    """The recipe with the model of the run it starts from, where that is one for its task: its settings, but for those that the recipe has
+    itself. Another model than the recipe's is only taken as a whole (start.weights = *)."""
+    directory = recipe.start.run
+    if directory is None:
+        return recipe
+    name, theirs = _model_of(directory)
+    if theirs is None or recipe.task_module.Config.model_kind not in getattr(theirs, "serves", ()):
+        return recipe
+    is_other = name != recipe.model_name
+    if is_other and recipe.start.weights != "*":
+        return recipe
+    own = {} if is_other else {setting: getattr(recipe.model, setting) for setting in recipe.model.model_fields_set}
+    values = theirs.model_dump(mode="json")
+    taken = {setting: value for setting, value in values.items() if setting not in own}
+    followed = configs.with_model(recipe, name, {**values, **recipe.model.model_dump(mode="json", include=set(own))})
+    if is_other or followed.model != recipe.model:
+        kept = f"; set in the recipe: {', '.join(sorted(own))}" if own else ""
+        shown = ", ".join(f"{setting} {value}" for setting, value in taken.items() if isinstance(value, int | str))
+        say(f"the model is {name} as in {directory} ({shown}{kept})")
+    return followed
+
+
+def _model_of(directory: Path) -> tuple[str, Config | None]:
+    if hugging_face.is_hugging_face(directory):
+        theirs = hugging_face.read(directory)
+        return theirs.name, theirs.config
+    config = RunDirectory(directory).config
+    if not config.exists():
+        return "", None
+    other = configs.load(config, check_files=False)
+    return other.model_name, other.model
 
 
 def starting_weights(start: StartConfig, say: Callable[[str], None]) -> StartingWeights | None:

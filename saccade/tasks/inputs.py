@@ -1,6 +1,7 @@
-"""What tasks read, and how it comes in from a command line, from Python and from a request: `Text`, `Image` and `Series`."""
+"""What tasks read, and how it comes in from a command line, from Python and from a request: `Text`, `TextPair`, `Image` and `Series`."""
 
 import binascii
+import json
 import os
 from base64 import b64decode
 from collections.abc import Callable, Mapping, Sequence
@@ -15,9 +16,10 @@ from saccade.config.recipe import Config
 from saccade.data.image_shape import ImageShape
 from saccade.data.images.decoding import ENDINGS, BadImage, open_image
 from saccade.data.images.store import AnyImage, name_of, open_store, pixels_of
+from saccade.data.questions.exercises import Asked, read_text
 from saccade.data.series.columns import Named
 from saccade.data.series.files import from_frame, read_series
-from saccade.data.series.reading import read_text
+from saccade.data.series.reading import read_text as read_rows
 from saccade.data.series.table import SeriesTable, as_text, measured_only, with_bands
 from saccade.data.text.lines import decoded_lines
 from saccade.errors import Say, UserError
@@ -36,6 +38,13 @@ class ImageFields(Config):
     image: str = Field(
         description="an image file (PNG, JPEG, WebP, ...) in base64, or as a data: address",
         examples=[data_address(np.full((8, 8, 3), 128, np.uint8))],
+    )
+
+
+class TextPairFields(Config):
+    question: str = Field(description="what is asked", examples=["Where is Ines?"])
+    context: str = Field(
+        description="the text that answers it", examples=["Ines took the map. Then Ines went to the library."]
     )
 
 
@@ -131,6 +140,91 @@ def _listed(words: Sequence[str]) -> str:
     shown = [word if word.isprintable() and word.strip() else repr(word) for word in words[:_NAMED]]
     more = [f"and {len(words) - _NAMED:,} more"] if len(words) > _NAMED else []
     return ", ".join([*shown, *more])
+
+
+@dataclass(frozen=True)
+class TextPair:
+    """A question and the text that it is about: questions as words or by --question, with --context FILE; else an object of both on each
+    line of standard input."""
+
+    kind: str = "question"
+    fields: type[Config] = TextPairFields
+
+    def from_command_line(self, typed: Typed) -> list[Example[Asked]]:
+        question, path = (getattr(typed.options, name, None) for name in ("question", "context"))
+        questions = [*([question] if question is not None else []), *typed.words]
+        if questions and path is None:
+            raise UserError(
+                f"{questions[0]!r} is a question without a context: name the text file that answers it with --context FILE"
+            )
+        if questions and path is not None:
+            context = read_text(path)
+            return [Example(_asked(question, context, str(path))) for question in questions]
+        if path is not None:
+            raise UserError(f"{path} is a context without a question: give one with --question")
+        assert typed.stdin is not None
+        lines = decoded_lines(typed.stdin, "standard input")
+        return [
+            _asked_in_json(line, f"standard input, line {number:,}")
+            for number, line in enumerate(lines, start=1)
+            if line.strip()
+        ]
+
+    def from_python(self, value: object) -> Example[Asked]:
+        if isinstance(value, Asked):
+            return Example(value)
+        pair = (value.get("question"), value.get("context")) if isinstance(value, Mapping) else value
+        if not isinstance(pair, tuple | list) or len(pair) != 2 or not all(isinstance(text, str) for text in pair):
+            raise UserError(
+                f"{value!r} is not a question with its context: give a pair of texts, or a dict with question and context"
+            )
+        question, context = pair
+        return Example(_asked(question, context, "the example"))
+
+    def from_json(self, body: Config, limits: Limits) -> Example[Asked]:
+        assert isinstance(body, TextPairFields)
+        for name, text, most in (("question", body.question, 1), ("context", body.context, _CONTEXT_PER_TEXT)):
+            if len(text) > most * limits.characters:
+                raise UserError(
+                    f"the {name} has {len(text):,} characters, and {most * limits.characters:,} are allowed: shorten it"
+                )
+        return Example(_asked(body.question, body.context, "the request"))
+
+    def unknown(self, examples: Sequence[Example[Asked]]) -> Sequence[str]:
+        return ()
+
+    def suggestions(self, held_out: Sequence[Example[Asked]]) -> list[str]:
+        """Each as JSON, for the page to take apart."""
+        places = np.linspace(0, max(len(held_out) - 1, 0), min(_SUGGESTIONS, len(held_out)))
+        chosen = [held_out[int(place)].content for place in places]
+        return [json.dumps({"question": one.question, "context": one.context}, ensure_ascii=False) for one in chosen]
+
+
+_CONTEXT_PER_TEXT = 10  # a context may be so many times as long as another text of a request
+
+
+def _asked(question: str, context: str, where: str) -> Asked:
+    for name, text in (("question", question), ("context", context)):
+        if not text.strip():
+            raise UserError(
+                f"{where}: the {name} is empty, and the answer to a question is some words of its context: give both"
+            )
+    return Asked(" ".join(question.split()), context)
+
+
+def _asked_in_json(line: str, where: str) -> Example[Asked]:
+    try:
+        row = json.loads(line)
+        question, context = row["question"], row["context"]
+        if not isinstance(question, str) or not isinstance(context, str):
+            raise ValueError("question and context must be text")
+    except (ValueError, KeyError, TypeError) as error:
+        what = f"it lacks {error}" if isinstance(error, KeyError) else error
+        raise UserError(
+            f'{where} is not a question with its context ({what}): write {{"question": "...", "context": "..."}} on each line, '
+            "or give --question and --context FILE"
+        ) from None
+    return Example(_asked(question, context, where), str(row["id"]) if "id" in row else "")
 
 
 @dataclass(frozen=True)
@@ -241,7 +335,7 @@ class Series:
         if not typed.words:
             assert typed.stdin is not None
             text = "\n".join(decoded_lines(typed.stdin, "standard input"))
-            table = from_frame(read_text(text, typed.say), self._free, "standard input", typed.say)
+            table = from_frame(read_rows(text, typed.say), self._free, "standard input", typed.say)
             return self._examples(self._checked(table, "standard input", typed.say))
         examples = []
         for word in typed.words:
@@ -275,7 +369,7 @@ class Series:
             raise UserError(
                 f"the series has {len(body.series):,} characters, and {100 * limits.characters:,} are allowed: send one series at a time"
             )
-        table = from_frame(read_text(body.series, _silent), self._free, "the series", _silent)
+        table = from_frame(read_rows(body.series, _silent), self._free, "the series", _silent)
         return self._one(self._checked(table, "the series", _silent), "the series")
 
     def unknown(self, examples: Sequence[Example[SeriesTable]]) -> Sequence[str]:

@@ -23,6 +23,7 @@ from saccade.config.recipe import Config, Recipe
 from saccade.data.splits import SplitName as SplitName
 from saccade.errors import Say as Say
 from saccade.errors import UserError
+from saccade.layers.sketch import check_sketch
 from saccade.views.view import View
 
 Content = TypeVar("Content")
@@ -52,6 +53,7 @@ class Typed:
     skip_bad: bool = False
     say: Say = print
     command: str = "saccade predict RUN"  # for messages
+    options: Options | None = None  # that were chosen; some of them may be input
 
 
 class Limits(Protocol):
@@ -68,7 +70,7 @@ class Input(Protocol[Content]):
 
     @property
     def kind(self) -> str:
-        """What the page offers: "text" to type, "image" to drop."""
+        """What the page offers: "text" to type, "image" to drop; anything else is the task's own panel to ask for."""
         ...
 
     @property
@@ -207,6 +209,9 @@ class Step:
     epsilon: float | None = None
     weight_decay: float | None = None
     max_grad_norm: float | None = None
+    rates: Mapping[nn.Parameter, float] = field(
+        default_factory=dict
+    )  # of parameters that learn at another rate: times the rate
 
 
 @dataclass(frozen=True)
@@ -232,6 +237,9 @@ class Trainer(Protocol):
 
     def say(self, sentence: str) -> None: ...
     def loop(self, task: "Trained[Any, Any]") -> None: ...
+    def keep(self, model: nn.Module) -> None:
+        """Writes the weights of a model that was fitted without the loop."""
+        ...
 
 
 class Weights(Protocol):
@@ -310,6 +318,14 @@ class Task(Protocol[Content, Chosen]):
     def stream(self) -> Stream[Content] | None:
         return None
 
+    def parts(self, example: Example[Content], options: Chosen) -> Iterator[str] | None:
+        """The answer in parts, as they are made, for whoever wants to see it grow; None where it comes whole."""
+        return None
+
+    def notes(self, examples: Sequence[Example[Content]], options: Chosen) -> Sequence[str]:
+        """What people should know before they get the answers, a sentence each."""
+        return ()
+
     def scorer(self) -> Scorer | None:
         return None
 
@@ -366,8 +382,14 @@ def trainable(modules: Iterable[nn.Module]) -> list[nn.Parameter]:
 
 
 def build_model(recipe: Recipe, shapes: Any, where: torch.device) -> nn.Module:
-    """The recipe's model with weights that depend on train.seed alone."""
+    """The recipe's model with weights that depend on train.seed alone; one that cannot be held is refused before it takes memory."""
+
+    def build() -> nn.Module:
+        model: nn.Module = recipe.model_module.build(recipe.model, shapes)
+        return model
+
+    check_sketch(build)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.train.seed)
-        model: nn.Module = recipe.model_module.build(recipe.model, shapes)
+        model = build()
     return model.to(where)

@@ -54,9 +54,9 @@ class DecodeConfig(Config):
         try:
             return DecodeConfig.model_validate({**kept, **changes})
         except ValidationError as error:
-            found = sentences(error, DecodeConfig, changes, Sources({(): "given for this search"}))
+            problems = sentences(error, DecodeConfig, changes, Sources({(): "given for this search"}))
             # what concerns no single setting is the search's, not a recipe's
-            raise UserError(together(found, "the search").removeprefix("recipe (given for this search): ")) from None
+            raise UserError(together(problems, "the search").removeprefix("recipe (given for this search): ")) from None
 
 
 class SearchOptions(Options):
@@ -73,7 +73,9 @@ class SearchOptions(Options):
     coverage_penalty: float | None = option(
         None, "predict evaluate", "beam: above 0 favours outputs that looked at all of the source", ge=0, le=100
     )
-    temperature: float | None = option(None, "predict", "sampling: below 1 is surer, above 1 bolder", ge=0.001, le=1000)
+    temperature: float | None = option(
+        None, "predict", "sampling: below 1 more deterministic, above 1 more random", ge=0.001, le=1000
+    )
     top_k: int | None = option(None, "predict", "sampling: from the k likeliest words only", ge=1)
     top_p: float | None = option(None, "predict", "sampling: from the likeliest words that hold this share", gt=0, le=1)
     seed: int | None = option(None, "predict", "sampling: another seed, other samples", ge=0, lt=2**63)
@@ -206,12 +208,12 @@ def found_in_order(
         part, rest = rest[:at_a_time], rest[at_a_time:]
         at_a_time = max(at_a_time, min(2 * at_a_time, _SORTED))
         order = sorted((row for row in part if lengths[row]), key=lambda row: lengths[row])
-        found: dict[int, list[Hypothesis]] = {}
+        outputs: dict[int, list[Hypothesis]] = {}
         for start in range(0, len(order), batch):
             rows = order[start : start + batch]
             with weights_stay(prepared) if len(lengths) > batch else nullcontext():
-                found.update(zip(rows, search(rows), strict=True))
-        yield from (found.get(row) for row in part)
+                outputs.update(zip(rows, search(rows), strict=True))
+        yield from (outputs.get(row) for row in part)
 
 
 def as_prefix(rows: list[list[int]]) -> Prefix:

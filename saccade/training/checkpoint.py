@@ -20,32 +20,39 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field
 from torch import Tensor, nn
 
 from saccade.errors import UserError
 from saccade.files import held, identity, make_directory, replacing, write_text
-from saccade.training.weights import DAMAGE, below, put_tensors, read_tensors, write_tensors
+from saccade.stored import parsed, read_bytes
+from saccade.training.weights import DAMAGE, below, put_tensors, read_shapes, read_tensors, write_tensors
 
 _BETWEEN = ".between"
+_MOST_METRICS = 1 << 28  # bytes
 _TOKENIZER = "tokenizer.json"
 _VOCABULARY = "vocabulary"  # beside the weights: a digest of the one they belong to
+
+
+_Count = Annotated[int, Field(ge=0, lt=1 << 62)]
 
 
 @dataclass
 class Progress:
     """Where a training stands."""
 
-    step: int = 0
-    epoch: int = 0
-    next_batch: int = 0
+    step: _Count = 0
+    epoch: _Count = 0
+    next_batch: _Count = 0
     seconds: float = 0.0
     best_score: float | None = None
     best_step: int = 0
     validations_since_best: int = 0
     finished: bool = False
     optimizer: str | None = None  # whose state is saved beside this; of several steps, with commas between
+    conditions: dict[str, str] | None = None  # that its bits depend on: how the training began
 
 
 class RunDirectory:
@@ -181,6 +188,9 @@ class RunDirectory:
         steps = (path.name.partition(".")[0] for path in self._states())
         return [int(step) for step in steps if step.isdigit()]
 
+    def newest_state(self) -> Path | None:
+        return max(self._states(), default=None)
+
     def has_lost_its_states(self) -> bool:
         """Whether there is a trained model and there were states; to be asked where none is whole."""
         return self.model.exists() and (self._saved.exists() or bool(self._states()))
@@ -212,9 +222,14 @@ class RunDirectory:
         """A run resumed from `step` reports the later steps again."""
         if not self.metrics.exists():
             return
-        kept = [line for line in self.metrics.read_text(encoding="utf-8").splitlines() if _step_of(line) <= step]
+        try:
+            lines = read_bytes(self.metrics, _MOST_METRICS).split(b"\n")
+        except (OSError, ValueError) as error:
+            raise UserError(
+                f"{self.metrics} cannot be read ({error}): delete it, nothing but reports of the training is in it"
+            ) from None
         with replacing(self.metrics) as aside:
-            aside.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
+            aside.write_bytes(b"".join(line + b"\n" for line in lines if _step_of(line) <= step))
 
     def be_there(self) -> None:
         """Before the first step. Where nobody holds it (a loop of one's own) it is made."""
@@ -269,6 +284,19 @@ def read_weights(directory: Path, say: Callable[[str], None]) -> dict[str, Tenso
     return weights_of_state(tensors)
 
 
+def shapes_of(directory: Path, of_a_state: bool = False) -> dict[str, tuple[int, ...]] | None:
+    """The shapes of the weights that `read_weights` gives, or (`of_a_state`) that a training is resumed with, from a file's header alone;
+    None where there are none yet, or where they cannot be read: reading them says why."""
+    run = RunDirectory(directory)
+    try:
+        if run.model.exists() and not of_a_state:
+            return read_shapes(run.model)
+        state = run.newest_state()
+        return None if state is None else below("model.", read_shapes(state))
+    except DAMAGE:
+        return None
+
+
 def load_model(model: nn.Module, path: Path) -> None:
     put_tensors(model, read_model(path), str(path))
 
@@ -307,18 +335,18 @@ def _resume(model: Path) -> str:
 
 def _read_state(path: Path) -> tuple[dict[str, Tensor], Progress]:
     tensors, about = read_tensors(path)
-    return tensors, Progress(**about["progress"])
+    return tensors, parsed(json.dumps(about["progress"]), Progress)
 
 
 def _vocabulary_beside(model: Path) -> str | None:
     """A digest of the vocabulary that the task keeps beside its weights, if it has one."""
     tokenizer = model.with_name(_TOKENIZER)
-    return hashlib.blake2b(tokenizer.read_bytes(), digest_size=16).hexdigest() if tokenizer.exists() else None
+    return hashlib.blake2b(read_bytes(tokenizer), digest_size=16).hexdigest() if tokenizer.exists() else None
 
 
-def _step_of(line: str) -> int:
+def _step_of(line: bytes) -> int:
     """The step of a line of metrics; a half-written last line counts as later than everything."""
     try:
         return int(json.loads(line)["step"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return 1 << 60

@@ -14,8 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from saccade.attention.routes import has_compiled_kernels
 from saccade.errors import Diverged, UserError
 from saccade.layers.dropout import set_share
+from saccade.layers.sketch import own_tensors
 from saccade.tasks.task import AnyTrained, Validation
 from saccade.training.board import Board, NoBoard, open_board
 from saccade.training.checkpoint import Progress, RunDirectory, weights_of_state
@@ -25,7 +27,7 @@ from saccade.training.moving_average import MovingAverage
 from saccade.training.reporter import Reporter
 from saccade.training.schedule import dropout_share
 from saccade.training.updates import StepDiverged, Sums, Updates
-from saccade.training.weights import below, own_tensors, put_tensors
+from saccade.training.weights import below, put_tensors
 from saccade.training.world import World
 
 _FIRST_REPORT = 1.0  # seconds of training until the first loss is shown, if log_every is further away
@@ -60,13 +62,27 @@ class Training:
         self._has_reported = False
         self._saved_at: float | None = None  # seconds of training
 
+    @property
+    def conditions(self) -> dict[str, str]:
+        """What the bits of the weights depend on beside the recipe."""
+        device = self.updates.device
+        return {
+            "processes": str(self.world.size),
+            "threads": str(torch.get_num_threads()),
+            "device": device.type,
+            "precision": str(self.updates.dtype).removeprefix("torch."),
+            "compiled kernels": "yes" if device.type == "cpu" and has_compiled_kernels() else "no",
+            "instructions": torch.backends.cpu.get_cpu_capability(),
+            "torch": torch.__version__,
+        }
+
     def resume(self) -> bool:
-        """Restores the newest whole state; False if no state was saved."""
+        """Restores the newest complete state; False if no state was saved."""
         state = self.directory.latest_state(self.reporter.say)
         if state is None:
             if self.directory.has_lost_its_states():
                 raise UserError(
-                    f"{self.directory.states} holds no whole state to resume from, and training from the first step again would "
+                    f"{self.directory.states} holds no complete state to resume from, and training from the first step again would "
                     f"replace the trained {self.directory.model}: put the states back, or start a new run with another --out"
                 )
             if self.world.leads:
@@ -279,6 +295,7 @@ class Training:
 
     def _save_state(self, between: bool = False) -> None:
         self.progress.optimizer = self.updates.optimizer_names
+        self.progress.conditions = self.progress.conditions or self.conditions
         self._saved_at = self.progress.seconds
         if self.world.leads:
             self._require_finite()

@@ -12,7 +12,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from saccade.training.weights import own_tensors, put_tensors
+from saccade.layers.sketch import own_tensors
+from saccade.training.weights import put_tensors
 
 
 class MovingAverage:

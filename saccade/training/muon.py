@@ -72,14 +72,14 @@ def orthogonal(matrices: Tensor) -> Tensor:
 def inner_matrices(model: nn.Module) -> list[Tensor]:
     """Weights of the linear and convolutional layers, but for what is an embedding too and for the model's output: its `output`, or its
     `output_layers()` where there are several."""
-    outside = {each.weight for each in model.modules() if isinstance(each, nn.Embedding)}
+    outside = {module.weight for module in model.modules() if isinstance(module, nn.Embedding)}
     several: Callable[[], list[nn.Linear]] | None = getattr(model, "output_layers", None)
     outside |= {
-        each.weight for each in (several() if several else [getattr(model, "output", None)]) if each is not None
+        module.weight for module in (several() if several else [getattr(model, "output", None)]) if module is not None
     }
     dense = [
-        each
-        for each in model.modules()
-        if isinstance(each, nn.Linear) or (isinstance(each, nn.Conv2d) and each.groups == 1)
+        module
+        for module in model.modules()
+        if isinstance(module, nn.Linear) or (isinstance(module, nn.Conv2d) and module.groups == 1)
     ]
-    return [each.weight for each in dense if each.weight not in outside]
+    return [module.weight for module in dense if module.weight not in outside]

@@ -12,6 +12,7 @@ from saccade.tasks.task import Step
 from saccade.training.config import TrainConfig
 from saccade.training.muon import Muon, inner_matrices
 
+RATE = "times"  # of a group of parameters: what the learning rate is multiplied by
 _OF_A_STEP = ("optimizer", "learning_rate", "betas", "epsilon", "weight_decay", "max_grad_norm")
 
 
@@ -29,11 +30,14 @@ def optimizer_of(step: Step, config: TrainConfig, model: nn.Module) -> torch.opt
         "adamw": torch.optim.AdamW,
         "muon": partial(Muon, matrices=inner_matrices(model)),
     }
-    decayed, left_alone = list[nn.Parameter](), list[nn.Parameter]()
+    alike: dict[tuple[float, bool], list[nn.Parameter]] = {(1.0, True): [], (1.0, False): []}
     for parameter in step.parameters:
         is_decayed = parameter.dim() >= 2 and not is_position_table(parameter)
-        (decayed if is_decayed else left_alone).append(parameter)
-    groups: list[dict[str, Any]] = [{"params": decayed}, {"params": left_alone, "weight_decay": 0.0}]
+        alike.setdefault((step.rates.get(parameter, 1.0), is_decayed), []).append(parameter)
+    groups: list[dict[str, Any]] = [
+        {"params": parameters, RATE: times, **({} if is_decayed else {"weight_decay": 0.0})}
+        for (times, is_decayed), parameters in alike.items()
+    ]
     return kinds[config.optimizer](
         groups,
         lr=config.learning_rate,

@@ -7,6 +7,7 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from saccade.printable import visible
 from saccade.tasks.task import Validation
 
 
@@ -36,7 +37,7 @@ class Reporter:
             self._bar.stop()
 
     def say(self, sentence: str) -> None:
-        self.console.print(sentence, markup=False)
+        self.console.print(visible(sentence), markup=False)
 
     def step(self, step: int, share_done: float, seconds_left: float, shown: Mapping[str, float]) -> None:
         """One report of the loss and the speed: a line, or the bar's text where there is one."""

@@ -1,9 +1,11 @@
 """What a task is fitted with: `task.fit(trainer)`, which for most is `trainer.loop(task)`."""
 
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from saccade.attention.routes import has_compiled_kernels
 from saccade.tasks.task import AnyTrained
@@ -12,6 +14,7 @@ from saccade.training.config import TrainConfig
 from saccade.training.loop import Training
 from saccade.training.reporter import Reporter
 from saccade.training.schedule import warmup_steps
+from saccade.training.weights import own_tensors
 from saccade.training.world import World
 
 
@@ -49,6 +52,11 @@ class Trainer:
     def say(self, sentence: str) -> None:
         self.reporter.say(sentence)
 
+    def keep(self, model: nn.Module) -> None:
+        """Writes the weights of a model that was fitted without the loop."""
+        if self.leads:
+            self.run.save_model(own_tensors(model))
+
     def loop(self, task: AnyTrained) -> None:
         training = Training(task, self.config, self.run, self.reporter, self.world)
         self.has_looped = True
@@ -58,6 +66,8 @@ class Trainer:
             else:
                 self.say("no state was saved; starting from step 0")
         self.progress = training.progress
+        for sentence in other_bits(training.progress.conditions, training.conditions):
+            self.say(sentence)
         self._announce(task, training)
         training.run()
         for sentence in too_short(training.progress, self.config):
@@ -91,6 +101,21 @@ class Trainer:
             changes.append("patience=null")
         path = shlex.quote(str(self.directory))
         return " ".join([f"saccade train {path} --resume", *(f"--set train.{change}" for change in changes)])
+
+
+def other_bits(before: Mapping[str, str] | None, now: Mapping[str, str]) -> list[str]:
+    """What a resumed training computes by otherwise than when it began: then it is no longer the same bit for bit."""
+    changed = [
+        f"{name} {before[name]} then and {now[name]} now"
+        for name in now
+        if before and before.get(name, now[name]) != now[name]
+    ]
+    if not changed:
+        return []
+    return [
+        f"this run began under other conditions ({', '.join(changed)}): its weights will differ in their last digits from those of an "
+        "uninterrupted training"
+    ]
 
 
 def too_short(progress: Progress, config: TrainConfig) -> list[str]:

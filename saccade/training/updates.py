@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from saccade.tasks.task import AnyTrained, Step
 from saccade.training.config import TrainConfig
-from saccade.training.optimizer import optimizer_of, settings_of
+from saccade.training.optimizer import RATE, optimizer_of, settings_of
 from saccade.training.precision import resolve
 from saccade.training.schedule import rate_at
 from saccade.training.weights import below, optimizer_tensors, put_optimizer_tensors
@@ -74,7 +74,7 @@ class Updates:
 
     @property
     def rate(self) -> float:
-        """The learning rate of the first step's last update."""
+        """The learning rate of the first step's last update, of parameters that learn at no rate of their own."""
         rate: float = self.optimizers[0].param_groups[0]["lr"]
         return rate
 
@@ -112,7 +112,7 @@ class Updates:
             what = f"gradient became {norm}" if math.isfinite(loss) else f"loss became {loss}"
             raise StepDiverged(what, f"{step.name}; batch: {self.task.describe(works[0])}")
         for group in optimizer.param_groups:
-            group["lr"] = rate
+            group["lr"] = rate * group[RATE]
         optimizer.step()
         return count, totals
 

@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -16,29 +16,25 @@ from torch import Tensor, nn
 
 from saccade.errors import UserError
 from saccade.files import replacing
+from saccade.layers.sketch import own_tensors, require_fit
+from saccade.stored import open_regular
 
-DAMAGE = (SafetensorError, ValueError, KeyError, TypeError, OSError)
+Value = TypeVar("Value")
+
+DAMAGE = (SafetensorError, ValueError, KeyError, TypeError, OSError, MemoryError)
 """What `read_tensors` raises for a damaged file."""
 
+_DIGEST = "digest"
+_FLOATS = torch.float32, torch.float64, torch.float16, torch.bfloat16
+_DTYPES = frozenset((*_FLOATS, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool))
 _ABOUT = "saccade"  # the one key of the file's metadata: several would stand in a random order
-
-
-def own_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Parameters and saved buffers by name, each once: of tied weights only the first name."""
-    saved = model.state_dict(keep_vars=True)
-    named = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-    return {name: tensor for name, tensor in named.items() if name in saved}
 
 
 @torch.no_grad()
 def put_tensors(model: nn.Module, tensors: Mapping[str, Tensor], origin: str) -> None:
     """Copies saved tensors into the model; names and shapes must be just the model's own."""
     own = own_tensors(model)
-    wrong = set(own) ^ set(tensors) or {name for name in own if own[name].shape != tensors[name].shape}
-    if wrong:
-        raise UserError(
-            f"{origin} does not fit the model of its config.yaml: {', '.join(sorted(wrong)[:3])} differ; train it anew"
-        )
+    require_fit(_shapes(tensors), _shapes(own), origin)
     for name, tensor in own.items():
         tensor.copy_(tensors[name])
 
@@ -58,10 +54,12 @@ def put_optimizer_tensors(
     for full, tensor in tensors.items():
         name, key = full.rsplit(".", 1)
         if name in by_name:
+            if tensor.shape not in (torch.Size(), by_name[name].shape):
+                raise UserError(f"the saved state has {full} of another shape than its parameter: copy the run again")
             optimizer.state[by_name[name]][key] = tensor.to(by_name[name].device, copy=True)
 
 
-def below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def below(prefix: str, tensors: Mapping[str, Value]) -> dict[str, Value]:
     """Those whose name begins with the prefix, without it."""
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
@@ -69,7 +67,7 @@ def below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
     """Replaces the file, or leaves it as it was. `about` is written beside the tensors."""
     plain = {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
-    metadata = {_ABOUT: json.dumps({**about, "checksum": _checksum(plain)})}
+    metadata = {_ABOUT: json.dumps({**about, _DIGEST: _digest(plain, about)})}
     with replacing(path) as aside:
         try:
             save_file(plain, aside, metadata)
@@ -79,12 +77,49 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str,
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The tensors, and what was written beside them."""
-    with safe_open(path, framework="pt") as file:
-        about: dict[str, Any] = json.loads((file.metadata() or {})[_ABOUT])
+    with _opened(path) as file:
+        about = _about(file)
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    if about.pop("checksum") != _checksum(tensors):
+    if any(tensor.dtype not in _DTYPES for tensor in tensors.values()):
+        raise ValueError("it holds numbers of a kind that no training writes")
+    # The files of before they had a digest of all that they hold have one of their numbers.
+    stored = about.pop(_DIGEST, None)
+    is_whole = about.pop("checksum") == _checksum(tensors) if stored is None else stored == _digest(tensors, about)
+    if not is_whole:
         raise ValueError("its checksum is wrong")
     return tensors, about
+
+
+def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """The shapes of the tensors, which are not read."""
+    with _opened(path) as file:
+        return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 (not a dict)
+
+
+def _opened(path: Path) -> Any:
+    open_regular(path).close()  # neither a pipe nor a device
+    return safe_open(path, framework="pt")
+
+
+def _about(file: Any) -> dict[str, Any]:
+    try:
+        about = json.loads((file.metadata() or {})[_ABOUT])
+    except RecursionError:
+        raise ValueError("its description is nested too deeply") from None
+    if not isinstance(about, dict):
+        raise ValueError("it has no description")
+    return about
+
+
+def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+
+
+def _digest(tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> str:
+    """Of everything in the file: names, kinds and shapes of tensors, their numbers, and what was written beside them."""
+    kinds = [(name, str(tensors[name].dtype), list(tensors[name].shape)) for name in sorted(tensors)]
+    described = json.dumps([about, kinds], sort_keys=True)
+    return hashlib.blake2b((described + _checksum(tensors)).encode(), digest_size=16).hexdigest()
 
 
 def _checksum(tensors: Mapping[str, Tensor]) -> str:

@@ -63,9 +63,8 @@ class Steps:
     windows: tuple[tuple[Window, ...], ...] = ()  # of each step and scale
     classes: tuple[str, ...] = ()
     probabilities: tuple[tuple[float, ...], ...] = ()  # of each class after each step
-    patches: tuple[tuple[NDArray[np.float32], ...], ...] = field(
-        default=(), compare=False
-    )  # what each step and scale saw
+    # what each step and scale saw
+    patches: tuple[tuple[NDArray[np.float32], ...], ...] = field(default=(), compare=False)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -78,9 +77,8 @@ class Dates:
     kind: ClassVar[str] = "dates"
 
     labels: tuple[str, ...]  # ISO dates
-    series: Mapping[str, tuple[float | None, ...]] = field(
-        default_factory=dict, hash=False
-    )  # by name, a value a day; None is missing
+    # by name, a value a day; None is missing
+    series: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict, hash=False)
     marked: tuple[bool, ...] = ()  # days to mark, such as clouded ones
 
     def __len__(self) -> int:
@@ -130,6 +128,12 @@ Axis = Tokens | Grid | Steps | Dates | Variables | Objects | Scales
 def pixels(axis: Axis) -> Grid:
     """An axis of which a model knows that it is the picture's: its pixels."""
     assert isinstance(axis, Grid)
+    return axis
+
+
+def dates(axis: Axis) -> Dates:
+    """An axis of which a model knows that it is the series': its days."""
+    assert isinstance(axis, Dates)
     return axis
 
 

@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from saccade.errors import UserError
-from saccade.files import replacing
-from saccade.views.document import PICTURES
+from saccade.views.document import write
 from saccade.views.figures import save as printing
 from saccade.views.figures.edges import every, font_size
 from saccade.views.figures.palette import COLOURS, INK, QUIET
@@ -31,20 +29,16 @@ _NUMBERS = 30  # classes up to which every cell has its number written in it
 
 def save(counts: Counts, classes: Sequence[str], path: str | Path, title: str = "") -> None:
     """Write as .png, .svg or .pdf. Missing directories are made."""
-    path = Path(path)
-    ending = require_picture(path)
-    figure = draw(counts, classes, title)
-    content = {".png": printing.png, ".svg": printing.svg, ".pdf": printing.pdf}[ending](figure)
-    with replacing(path) as aside:
-        aside.write_bytes(content)
 
+    def figure() -> "Figure":
+        return draw(counts, classes, title)
 
-def require_picture(path: Path) -> str:
-    """The ending of a name that a matrix can be drawn under."""
-    ending = path.suffix.lower()
-    if ending not in PICTURES:
-        raise UserError(f"cannot write {str(path)!r}: the name must end in .png, .svg or .pdf")
-    return ending
+    writers = {
+        ".png": lambda: printing.png(figure()),
+        ".svg": lambda: printing.svg(figure()),
+        ".pdf": lambda: printing.pdf(figure()),
+    }
+    write(path, writers)
 
 
 def draw(counts: Counts, classes: Sequence[str], title: str = "") -> "Figure":

@@ -1,7 +1,7 @@
 """How everything that is shown becomes a file: by the ending of its name."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,6 @@ def write_by_ending(
     values: Callable[[], dict[str, Any]],
 ) -> None:
     """A picture (.png, .svg, .pdf), a page (.html) or data (.json). Missing directories are made."""
-    path = Path(path)
     writers: dict[str, Callable[[], bytes]] = {
         ".png": png,
         ".svg": svg,
@@ -29,14 +28,20 @@ def write_by_ending(
         ".html": lambda: html().encode("utf-8", "replace"),
         ".json": lambda: json.dumps(values(), ensure_ascii=False).encode("utf-8", "replace"),
     }
-    content = writers[require_ending(path)]()
+    write(path, writers)
+
+
+def write(path: str | Path, writers: Mapping[str, Callable[[], bytes]]) -> None:
+    """The content that belongs to the ending of the path. Missing directories are made."""
+    path = Path(path)
+    content = writers[require_ending(path, tuple(writers))]()
     with replacing(path) as aside:
         aside.write_bytes(content)
 
 
-def require_ending(path: Path) -> str:
-    """The ending of a name that a view can be written under."""
+def require_ending(path: Path, endings: Sequence[str] = ENDINGS) -> str:
+    """The ending of a name that can be written under."""
     ending = path.suffix.lower()
-    if ending not in ENDINGS:
-        raise UserError(f"cannot write {str(path)!r}: the name must end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
+    if ending not in endings:
+        raise UserError(f"cannot write {str(path)!r}: the name must end in {', '.join(endings[:-1])} or {endings[-1]}")
     return ending

@@ -100,11 +100,11 @@ def _fonts(characters: frozenset[str]) -> tuple[tuple[str, ...], frozenset[str],
             font = get_font(entry.fname)
         except (OSError, RuntimeError):
             continue  # a file that the font library cannot read helps nobody
-        found = _covered(font, missing) if font.scalable else frozenset()
-        if found:
+        covered = _covered(font, missing) if font.scalable else frozenset()
+        if covered:
             families.append(entry.name)
-            missing -= found
-            boxes |= found if _is_last_resort(entry) else frozenset()
+            missing -= covered
+            boxes |= covered if _is_last_resort(entry) else frozenset()
     return tuple(families), missing, boxes
 
 
@@ -126,7 +126,11 @@ def _is_last_resort(entry: Any) -> bool:
 
 
 def _covered(font: Any, characters: frozenset[str]) -> frozenset[str]:
-    return frozenset(each for each in characters if each == "\n" or (_is_text(each) and font.get_char_index(ord(each))))
+    return frozenset(
+        character
+        for character in characters
+        if character == "\n" or (_is_text(character) and font.get_char_index(ord(character)))
+    )
 
 
 def _is_text(character: str) -> bool:

@@ -31,9 +31,8 @@ def merge_words(weights: ArrayLike, query_groups: Sequence[int], key_groups: Seq
     of_query = _membership("query", query_groups, array.shape[-2])
     of_key = _membership("key", key_groups, array.shape[-1])
     averaging = of_query / of_query.sum(axis=0)
-    merged: NDArray[np.float32] = (averaging.T @ array @ of_key).astype(
-        np.float32
-    )  # (V, Q) @ (..., Q, K) @ (K, W) -> (..., V, W)
+    # (V, Q) @ (..., Q, K) @ (K, W) -> (..., V, W)
+    merged: NDArray[np.float32] = (averaging.T @ array @ of_key).astype(np.float32)
     return merged
 
 

@@ -24,15 +24,15 @@ def rollout(maps: Sequence[AttentionMap], residual: float = 0.5) -> AttentionMap
     if not maps:
         raise UserError("Rollout needs the self-attention map of every layer, but none was given.")
     size = len(maps[0].queries)
-    for each in maps:
-        if len(each.queries) != size or len(each.keys) != size:
+    for attention in maps:
+        if len(attention.queries) != size or len(attention.keys) != size:
             raise UserError(
-                f"Rollout multiplies self-attention over one sequence, but {each.name!r} looks from {len(each.queries)} "
-                f"to {len(each.keys)} positions where {size} to {size} are needed; leave it out."
+                f"Rollout multiplies self-attention over one sequence, but {attention.name!r} looks from {len(attention.queries)} "
+                f"to {len(attention.keys)} positions where {size} to {size} are needed; leave it out."
             )
     flow = np.eye(size)
-    for each in maps:
-        mean = each.weights.mean(axis=0, dtype=np.float64)  # (H, N, N) -> (N, N)
+    for attention in maps:
+        mean = attention.weights.mean(axis=0, dtype=np.float64)  # (H, N, N) -> (N, N)
         mixed = residual * np.eye(size) + (1 - residual) * mean
         total = mixed.sum(axis=-1, keepdims=True)
         flow = np.divide(mixed, total, out=np.zeros_like(mixed), where=total > 0) @ flow

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from saccade.files import replacing
-from saccade.views.confusion import require_picture
+from saccade.views.document import PICTURES, require_ending
 from saccade.views.figures.palette import INK, QUIET, SERIES
 
 _WIDE, _TALL, _ACROSS = 3.1, 1.5, 3  # inches of a chart, and charts in a row
@@ -28,7 +28,7 @@ def draw(seasons: Sequence[Season], days: NDArray[np.float64], has_dates: bool, 
     """`days` are day numbers from the first of January, or positions."""
     from matplotlib.figure import Figure
 
-    require_picture(path)
+    require_ending(path, PICTURES)
     across = 2 if len(seasons) in (2, 4) else _ACROSS
     rows = -(-len(seasons) // across)
     figure = Figure(figsize=(_WIDE * across, _TALL * rows + 0.7), layout="constrained")

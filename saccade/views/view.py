@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 
 from saccade.errors import UserError
 from saccade.views.axes import Grid, data_address
+from saccade.views.beliefs import Beliefs
+from saccade.views.chart import Chart
 from saccade.views.document import write_by_ending
 from saccade.views.maps import AttentionMap
 
@@ -42,7 +44,7 @@ class Word:
 @dataclass(frozen=True, eq=False)
 class View:
     title: str  # the line above everything: the sentence, or the class with its probability
-    maps: tuple[AttentionMap, ...]  # all that were recorded, in the order of the model
+    maps: tuple[AttentionMap, ...]  # all that were recorded, in the model's order; a mean of them may come first
     text: str = ""  # the answer in one line
     answer: Mapping[str, Any] = field(default_factory=dict)  # the answer as JSON values
     source: str = ""  # the name of the picture, where the title does not hold what was looked at
@@ -50,11 +52,18 @@ class View:
     truth: str | None = None  # the reference, where it is known
     picture: NDArray[np.uint8] | None = None  # (rows, columns, channels): what the cells of grids lie over
     words: tuple[Word, ...] = ()  # of an answer that was written word by word
+    chart: Chart | None = None  # of an answer that is a course over time
     seen_from: Mapping[str, int] = field(default_factory=dict)  # by the name of a map: the query that is shown first
     summary: tuple[AttentionMap, ...] = ()  # what a picture shows instead of `maps`, where those are too many
     first: int = 0  # the map that a page opens on
     hint: str = ""  # what a picture leaves out, and how to see it
+    beliefs: Beliefs | None = None  # what was expected at each position, as each layer would say
     details: Mapping[str, Any] = field(default_factory=dict)  # further JSON values for the task's own part of the page
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to draw."""
+        return not self.maps and self.chart is None
 
     @property
     def line_below_title(self) -> str:
@@ -84,9 +93,11 @@ class View:
             "answer": dict(self.answer),
             "truth": self.truth,
             "picture": None if self.picture is None else picture_to_dict(self.picture),
+            "chart": None if self.chart is None else self.chart.to_dict(),
             "words": [{"text": word.text, "probability": word.probability} for word in self.words],
             "maps": [{**attention.to_dict(digits), "from": starts.get(attention.name)} for attention in maps],
             "first": self.first,
+            **({} if self.beliefs is None else {"beliefs": self.beliefs.to_dict()}),
             **self.details,
         }
 
@@ -95,7 +106,7 @@ class View:
     def figure(self) -> "Figure":
         from saccade.views.figures import draw
 
-        if not self.maps:
+        if self.is_empty:
             raise UserError(self.hint or "There is no attention map to draw: record at least one first.")
         return draw(self)
 
@@ -121,20 +132,20 @@ class View:
 
     def save(self, path: str | Path) -> None:
         """Write a picture (.png, .svg, .pdf), a page (.html) or data (.json). Missing directories are made."""
-        if not self.maps:
+        if self.is_empty:
             raise UserError(
                 self.hint or f"There is no attention map to write to {str(path)!r}: record at least one first."
             )
         write_by_ending(path, self.png, self.svg, self.pdf, self.html, self.to_dict)
 
     def _repr_png_(self) -> bytes | None:
-        return self.png() if self.maps else None
+        return None if self.is_empty else self.png()
 
     def _repr_html_(self) -> str:
         """The page in a frame of its own, so that its styles and scripts cannot meet the notebook's."""
-        if not self.maps:
+        if self.is_empty:
             return f"<p>{escape(self.title)}: {escape(self.text)}</p><p>{escape(self.hint)}</p>"
-        height = min(900, 420 + 28 * max(len(attention.queries) for attention in self.rows()))
+        height = min(900, 420 + 28 * max((len(attention.queries) for attention in self.rows()), default=10))
         return (
             f'<iframe srcdoc="{escape(self.html())}" sandbox="allow-scripts" title="{escape(self.title)}" '
             f'style="width: 100%; height: {height}px; border: 0"></iframe>'

@@ -48,6 +48,11 @@ def _cosine(s, h, k, p):
     return _softplus(p["sharpness"][0][0]) * _dot(s, h) / lengths
 
 
+def _trilinear(s, h, k, p):
+    w = [row[0] for name in ("query_weight", "key_weight", "both_weight") for row in p[name]]
+    return _dot(w, [*s, *h, *(a * b for a, b in zip(s, h, strict=True))])
+
+
 SCORES = {
     "dot": lambda s, h, k, p: _dot(s, h),
     "scaled-dot": lambda s, h, k, p: _dot(s, h) / math.sqrt(len(s)),
@@ -56,6 +61,7 @@ SCORES = {
     "concat": _concat,
     "perceptron": _perceptron,
     "cosine": _cosine,
+    "trilinear": _trilinear,
     "location": lambda s, h, k, p: sum(s[i] * p["weight"][i][k] for i in range(len(s))),
 }
 """align(s, h) of one query vector s and the key vector h at position k, with the score's own parameters p."""

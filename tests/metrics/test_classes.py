@@ -77,7 +77,7 @@ def test_mistakes_are_listed_the_surest_first():
     scores = score_classes(np.log(shares), np.array([0, 0, 2, 2]), ["cat", "dog", "bird"], ["a", "b", "c", "d\te"])
     assert [line.split("\t") for line in scores.mistake_lines()] == [
         ["number", "file", "truth", "taken for", "probability", "of the truth"],
-        ["3", "d e", "bird", "dog", "0.8000", "0.1500"],
+        ["3", "d\\te", "bird", "dog", "0.8000", "0.1500"],
         ["0", "a", "cat", "dog", "0.6000", "0.4000"],
     ]
 

@@ -133,7 +133,7 @@ def test_a_damaged_file_is_named(tmp_path, name):
 @pytest.mark.parametrize(
     ("setting", "value", "said"),
     [
-        ("model_type", "beit", "ViT and Swin"),
+        ("model_type", "beit", "swin and vit can be read"),
         ("hidden_act", "relu", "gelu"),
         ("image_size", "224", "does not fit its config.json"),
         ("image_size", [16], "does not fit its config.json"),

@@ -27,7 +27,7 @@ def visit(browser, address):
         tab.on("pageerror", lambda error: complaints.append(str(error)))
         tab.on("request", lambda request: requests.append(request.url))
         tab.goto(f"{address}/{link}")
-        tab.locator("#run option").first.wait_for(state="attached")
+        tab.locator("#panels > *").first.wait_for(state="attached")
         return tab
 
     yield open_page

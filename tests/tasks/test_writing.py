@@ -48,7 +48,7 @@ def test_nothing_to_translate_has_no_beginning_either(tiny_run):
     run = load(tiny_run)
     first, second = run.predict(["", "1 2"], prefix="1")
     assert (first.text, second.text[:1]) == ("", "1")
-    with pytest.raises(UserError, match="shall begin with 'no digits' and this model has no word 'no'"):
+    with pytest.raises(UserError, match="must begin with 'no digits' and this model has no word 'no'"):
         run.answers(["1 2"], prefix="no digits")
 
 

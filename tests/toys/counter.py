@@ -31,9 +31,8 @@ class Counter(nn.Module):
         keys = self.embedding(letters)  # (B, K, D)
         query = self.query.expand(len(letters), 1, -1)
         context = self.attention(query, keys, keys, visible=padding(lengths, letters.shape[1])).context
-        return (self.output(context).squeeze(-1) * lengths[:, None]).squeeze(
-            -1
-        )  # a share of the letters -> a number (B,)
+        share = self.output(context).squeeze(-1)  # of the letters (B, 1)
+        return (share * lengths[:, None]).squeeze(-1)  # (B,)
 
     def attention_axes(self, name: str, axes: Mapping[str, Axis]) -> tuple[Axis, Axis]:
         return axes["answer"], axes["letters"]

@@ -134,7 +134,7 @@ def test_a_trained_model_whose_states_are_lost_is_not_overwritten(tmp_path, loss
     model = (tmp_path / "model.safetensors").read_bytes()
     for path in (tmp_path / "state").iterdir():
         path.unlink() if loss == "removed" else path.write_bytes(b"junk")
-    with pytest.raises(UserError, match=r"no whole state to resume from, .* put the states back"):
+    with pytest.raises(UserError, match=r"no complete state to resume from, .* put the states back"):
         training(tmp_path, steps=40).resume()
     assert (tmp_path / "model.safetensors").read_bytes() == model
 

@@ -126,6 +126,14 @@ def test_sixty_words_are_all_written_where_several_maps_stand_side_by_side():
     assert {f"{side}{index}" for side in "ab" for index in range(60)} <= written
 
 
+def test_titles_of_narrow_panels_do_not_run_into_each_other():
+    names = [f"decoder.layers.{number}.cross_attention, average of 4 heads" for number in range(4)]
+    figure = draw([a_map(tokens(20), tokens(5), name=name) for name in names])
+    boxes = [text.get_window_extent() for axes in panels(figure) for text in axes.texts if "layer" in text.get_text()]
+    assert len(boxes) == 4
+    assert not any(a.overlaps(b) for place, a in enumerate(boxes) for b in boxes[place + 1 :])
+
+
 def test_a_long_title_does_not_widen_the_picture():
     maps = [a_map(tokens(3), tokens(3))]
     short, long = (size(png(maps, title=title)) for title in ("a b", "a title of many words " * 12))
@@ -247,12 +255,14 @@ def test_threads_draw_the_same_pictures_as_one_after_the_other():
 def test_matplotlib_is_loaded_when_something_is_drawn_and_pyplot_never():
     code = """
 import sys
-from saccade.views.axes import Tokens
-from saccade.views import AttentionMap
-from saccade.views import figures, view
-attention = AttentionMap("a", [[1.0]], Tokens(("x",)), Tokens(("y",)))
+import numpy as np
+from saccade.views import AttentionMap, Grid, Tokens, View, confusion, figures, view
+words = AttentionMap("a", [[1.0]], Tokens(("x",)), Tokens(("y",)))
+grid = Grid(2, 2)
+image = View("x", (AttentionMap("x", np.eye(4), grid, grid),), picture=np.zeros((8, 8, 1), np.uint8))
 assert "matplotlib" not in sys.modules
-attention._repr_png_()
+words._repr_png_()
+image.png()
 assert "matplotlib" in sys.modules
 assert "matplotlib.pyplot" not in sys.modules
 """

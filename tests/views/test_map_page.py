@@ -437,7 +437,7 @@ def test_steps_are_played_with_numbered_windows_and_classes_in_one_order(visit):
     assert names.all_inner_texts() == ["cat", "dog"]
     assert [text.replace("\u00a0", " ") for text in shares.all_inner_texts()] == ["20 %", "80 %"]
     assert colour(tab, 1 / 16, 1 / 16) == [200, 0, 0]
-    assert colour(tab, 15 / 16, 1 / 16) == [PALE] * 3
+    assert colour(tab, 15 / 16, 1 / 16) == [60, 0, 0]  # dark, as in figures
     tab.get_by_role("button", name="glimpse 1").click()
     assert tab.locator(".path text").all_text_contents() == ["1"]
     assert [text.replace("\u00a0", " ") for text in shares.all_inner_texts()] == ["70 %", "30 %"]

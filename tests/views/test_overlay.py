@@ -1,7 +1,5 @@
 """Weights stand on the picture where they are, at a scale that compared panels share, and the picture says what it shows."""
 
-import subprocess
-import sys
 import warnings
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
@@ -204,18 +202,3 @@ def test_weights_of_zero_and_strange_names_are_drawn_without_a_warning(caplog, c
     assert any("猫" in text for text in ElementTree.fromstring(drawing).itertext())
     assert not caplog.records
     assert capsys.readouterr().err == ""
-
-
-def test_matplotlib_is_loaded_when_something_is_drawn_and_pyplot_never():
-    code = """
-import sys
-import numpy as np
-from saccade.views import AttentionMap, Grid, View, confusion, figures
-grid = Grid(2, 2)
-view = View("x", (AttentionMap("x", np.eye(4), grid, grid),), picture=np.zeros((8, 8, 1), np.uint8))
-assert "matplotlib" not in sys.modules
-view.png()
-assert "matplotlib" in sys.modules
-assert "matplotlib.pyplot" not in sys.modules
-"""
-    subprocess.run([sys.executable, "-c", code], check=True)

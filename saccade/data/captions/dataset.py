@@ -18,15 +18,16 @@ import time
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field, ValidationInfo, model_validator
+from pydantic import Field, NonNegativeInt, ValidationInfo, model_validator
 
+from saccade import checksums
 from saccade.config.recipe import Config, ExistingFile, StartConfig, files_may_be_missing
 from saccade.data.builtin.shapes import SIDE, Region
 from saccade.data.captions.sources import Source, files_source, shapes_source
-from saccade.data.image_shape import ImageShape
+from saccade.data.image_shape import ImageShape, StoredShape
 from saccade.data.images.cache import ImageSet, write_sets
 from saccade.data.images.dataset import ImagesPath
 from saccade.data.splits import PURPOSES, SPLITS, SplitName
@@ -34,11 +35,26 @@ from saccade.data.text.starting import vocabularies_of
 from saccade.data.text.tokenizer import Tokenizer, Vocabularies
 from saccade.errors import Say, UserError
 from saccade.files import make_directory, write_text
+from saccade.stored import Stored, read_json
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 _SIDE = 224  # pixels: what encoders trained on ImageNet expect
 _LARGEST_VOCABULARY = 50_000
+_MOST_CAPTIONS = 1 << 28  # bytes of those of a split
+
+
+class _CaptionsHeader(Stored):
+    """captions.json"""
+
+    image: StoredShape
+
+
+class _CaptionsFile(Stored):
+    """captions/SPLIT.json"""
+
+    captions: list[Annotated[tuple[str, ...], Field(min_length=1)]]
+    regions: list[tuple[tuple[NonNegativeInt, float, float, float, float], ...]] | None
 
 
 class CaptionsConfig(Config):
@@ -196,9 +212,8 @@ def reopen(directory: Path) -> Captions:
     """The captions that `prepare` left there."""
     path = directory / "captions.json"
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        shape = ImageShape(**values["image"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        shape = read_json(path, _CaptionsHeader).image.shape()
+    except (OSError, ValueError) as error:
         raise _incomplete(path, error) from None
     return Captions(directory, shape, Vocabularies.load(directory / "tokenizer.json").source)
 
@@ -247,12 +262,16 @@ def _save_captions(path: Path, captions: list[tuple[str, ...]], regions: list[tu
 
 def _load_captions(path: Path, count: int) -> tuple[list[tuple[str, ...]], list[tuple[Region, ...]] | None]:
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        captions = [tuple(map(str, texts)) for texts in values["captions"]]
-        regions = values["regions"] and [tuple(Region(*region) for region in image) for image in values["regions"]]
+        values = read_json(path, _CaptionsFile, _MOST_CAPTIONS)
+        checksums.check_file(path.parent.parent, f"captions/{path.name}")
+        captions = values.captions
+        regions = None if values.regions is None else [tuple(map(Region._make, image)) for image in values.regions]
         if len(captions) != count or (regions is not None and len(regions) != count):
             raise ValueError(f"{len(captions):,} captioned images for {count:,}")
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        for texts, image in zip(captions, regions or (), strict=False):
+            if any(region.word >= len(texts[0].split()) for region in image):
+                raise ValueError("a region is of a word that its caption does not have")
+    except (OSError, ValueError) as error:
         raise _incomplete(path, error) from None
     return captions, regions
 

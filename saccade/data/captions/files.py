@@ -15,7 +15,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from saccade.data.text.lines import MAX_CHARACTERS
 from saccade.errors import UserError
+from saccade.stored import read_bytes
+
+_MOST_BYTES = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -68,13 +72,18 @@ def plain(caption: str) -> str:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8-sig")
+        text = read_bytes(path, _MOST_BYTES).decode("utf-8-sig")
     except OSError as error:
         raise UserError(f"{path} cannot be read ({error.strerror or error}): check the path and its rights") from None
     except UnicodeDecodeError as error:
         raise UserError(
             f"{path} is not text in UTF-8 ({error.reason} at byte {error.start}): save it as UTF-8"
         ) from None
+    except ValueError as error:
+        raise UserError(f"{path} is too large ({error}): give a file of captions") from None
+    if not text.lstrip().startswith("{") and max(map(len, text.split("\n"))) > MAX_CHARACTERS:
+        raise UserError(f"{path} has a line of more than {MAX_CHARACTERS:,} characters: shorten or delete it")
+    return text.replace("\r\n", "\n")
 
 
 def _flickr(text: str, path: Path) -> Iterator[tuple[str, str]]:
@@ -109,7 +118,7 @@ def _coco(text: str, path: Path) -> list[tuple[str, str]]:
         content = json.loads(text)
         names = {image["id"]: str(image["file_name"]) for image in content["images"]}
         return [(names[note["image_id"]], str(note["caption"])) for note in content["annotations"]]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise UserError(
             f"{path} is not COCO's caption JSON ({type(error).__name__}: {error}): it needs images with id and file_name, "
             "and annotations with image_id and caption"

@@ -68,16 +68,16 @@ def _listing(origin: str, names: list[str], opened: Callable[[int], Image.Image]
     return Listing(origin, names, [""] * len(names), opened)  # captions are not classes: all images have the same label
 
 
-def _report_missing(store: ImageStore, table: CaptionTable, missing: list[str], found: int, say: Say) -> None:
-    if not found:
+def _report_missing(store: ImageStore, table: CaptionTable, missing: list[str], described: int, say: Say) -> None:
+    if not described:
         raise UserError(
             f"{store.origin} has none of the {len(missing):,} images that {table.origin} describes, the first {missing[0]}: "
             "check that they belong together"
         )
     if missing:
         say(f"{_images(len(missing))} with captions are missing in {store.origin}, the first: {missing[0]}")
-    if found < len(store.names):
-        say(f"{_images(len(store.names) - found)} without captions were left out")
+    if described < len(store.names):
+        say(f"{_images(len(store.names) - described)} without captions were left out")
     if table.empty:
         say(f"{table.empty:,} captions without a word were left out")
 

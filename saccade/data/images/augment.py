@@ -142,19 +142,19 @@ class Changes:
         angle = cls._TURN * amount["turn"]
         x, y = cls._SHEAR * amount["shear x"], cls._SHEAR * amount["shear y"]
         right, down = 2 * cls._SHIFT * amount["shift x"], 2 * cls._SHIFT * amount["shift y"]
-        one, zero = torch.ones_like(angle), torch.zeros_like(angle)
+        ones, zeros = torch.ones_like(angle), torch.zeros_like(angle)
         # At most one of them is active in each draw, so they can share a matrix. Its coordinates run from -1 to 1 on both axes, whatever
         # the aspect (rows / columns): rotating a wide image takes that into account.
         rows = [
             (angle.cos(), (x - angle.sin()) * aspect, right),
             ((y + angle.sin()) / aspect, angle.cos(), down),
-            (zero, zero, one),
+            (zeros, zeros, ones),
         ]
         maps = torch.stack([torch.stack(row, -1) for row in rows], -2)  # (N, B, 3, 3)
-        whole = maps[0]
+        composed = maps[0]
         for following in maps[1:]:
-            whole = whole @ following
-        return whole[:, :2]
+            composed = composed @ following
+        return composed[:, :2]
 
     def colour(self, pixels: Tensor) -> Tensor:
         """Brightness, contrast and saturation: blended with black, the mean grey and the grey image; then bright pixels are inverted."""

@@ -16,13 +16,16 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.lib import format as npy
 
+from saccade import checksums
 from saccade.data.image_shape import ImageShape
 from saccade.data.images.decoding import BadImage, decode
 from saccade.data.images.files import Listing
 from saccade.errors import Say, UserError
 from saccade.files import replacing_directory
+from saccade.stored import map_array, read_json
 
 _MANY = 2000  # images whose reading is announced
+_MOST_NAMES = 1 << 28  # bytes of the names of a split
 _INTERVAL = 10.0  # seconds between two notices
 
 
@@ -38,19 +41,20 @@ class ImageSet:
         return len(self.labels)
 
     @classmethod
-    def open(cls, directory: Path, split: str, shape: ImageShape) -> "ImageSet":
+    def open(cls, directory: Path, split: str, shape: ImageShape, classes: int = 1) -> "ImageSet":
         try:
-            pixels = npy.open_memmap(directory / f"{split}.npy", mode="r")
-            labels = np.load(directory / f"{split}.labels.npy", allow_pickle=False)
-            names = json.loads((directory / f"{split}.names.json").read_text(encoding="utf-8"))
-            expected = (len(labels), shape.channels, shape.rows, shape.columns)
-            if pixels.shape != expected or pixels.dtype != np.uint8 or len(names) != len(labels):
-                raise ValueError(f"{pixels.shape} {pixels.dtype} for {expected}")
-        except (OSError, ValueError, TypeError) as error:
+            names = read_json(directory / f"{split}.names.json", list[str], _MOST_NAMES)
+            pixels = map_array(directory / f"{split}.npy", "|u1", (len(names), *shape.sizes))
+            labels = map_array(directory / f"{split}.labels.npy", "<i8", (len(names),)).copy()
+            for name in (f"{split}.npy", f"{split}.labels.npy", f"{split}.names.json"):
+                checksums.check_file(directory.parent, f"{directory.name}/{name}")
+            if len(names) and (labels.min() < 0 or labels.max() >= classes):
+                raise ValueError(f"a label is not one of the {classes:,} classes")
+        except (OSError, ValueError) as error:
             raise UserError(
                 f"the {split} images in {directory} are incomplete ({error}): copy the run again, or train it again"
             ) from None
-        return cls(pixels.view(np.ndarray), labels, names)
+        return cls(pixels, labels, names)
 
 
 @dataclass
@@ -68,10 +72,10 @@ class Counts:
         """An addition to the message that too few images are left."""
         return f" ({self.bad:,} cannot be decoded, the first: {self.first_bad})" if self.bad else ""
 
-    def sentences(self, shape: ImageShape, whole: float) -> Iterator[str]:
-        """Notices; `whole` is the time from listing the images to the last byte written."""
-        share = 100 * self.seconds / max(whole, 1e-9)
-        yield f"{self.images:,} images read in {whole:.1f} s, {share:.0f} % of that to decode them"
+    def sentences(self, shape: ImageShape, seconds_in_all: float) -> Iterator[str]:
+        """Notices; `seconds_in_all` is the time from listing the images to the last byte written."""
+        share = 100 * self.seconds / max(seconds_in_all, 1e-9)
+        yield f"{self.images:,} images read in {seconds_in_all:.1f} s, {share:.0f} % of that to decode them"
         if self.resized:
             size = f"{shape.rows} × {shape.columns}"
             how = "stretched to" if shape.stretched else "cut to the proportions of"

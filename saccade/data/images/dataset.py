@@ -24,12 +24,12 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import AfterValidator, Field, ValidationInfo, model_validator
+from pydantic import AfterValidator, Field, PositiveFloat, ValidationInfo, model_validator
 
 from saccade.config.files import nearest_file
 from saccade.config.kinds import Means
 from saccade.config.recipe import Config, files_may_be_missing
-from saccade.data.image_shape import ImageShape
+from saccade.data.image_shape import ImageShape, StoredShape
 from saccade.data.images.cache import ImageSet, write_sets
 from saccade.data.images.decoding import BadImage, from_array, is_grey, size_upright
 from saccade.data.images.files import Listing, in_order, list_images
@@ -38,6 +38,7 @@ from saccade.data.images.splits import split_listings
 from saccade.data.splits import PURPOSES, SPLITS, SplitName
 from saccade.errors import Say, UserError
 from saccade.files import expanded, make_directory, write_text
+from saccade.stored import Stored, read_json
 
 _SMALLEST = 4  # pixels a side, of the image that gives all others their size
 _SAMPLED = 64  # images whose header is read to learn whether there is colour
@@ -54,6 +55,15 @@ def _existing(path: Path, info: ValidationInfo) -> Path:
 ImagesPath = Annotated[
     Path, Field(strict=False), Means("the path of a folder, zip, CSV or idx file"), AfterValidator(_existing)
 ]
+
+
+class _ClassesFile(Stored):
+    """classes.json"""
+
+    classes: tuple[str, ...] = Field(min_length=1, max_length=1_000_000)
+    image: StoredShape
+    mean: tuple[float, ...]
+    deviation: tuple[PositiveFloat, ...]
 
 
 class ImagesConfig(Config):
@@ -84,14 +94,14 @@ class ImagesConfig(Config):
         if self.corpus == "digits" and (self.train or self.valid or self.test):
             raise ValueError("the built-in digits take no files: leave train, valid and test out, or set corpus: files")
         paths = [path for path in (self.train, self.valid, self.test) if path is not None]
-        for one, other in permutations(map(Path.resolve, paths), 2):
-            if one == other:
+        for path, other in permutations(map(Path.resolve, paths), 2):
+            if path == other:
                 raise ValueError(
                     "train, valid and test must be different images: leave valid or test out to have it cut from train"
                 )
-            if one in other.parents and other.is_dir() and not files_may_be_missing(info):
+            if path in other.parents and other.is_dir() and not files_may_be_missing(info):
                 raise ValueError(
-                    f"train, valid and test must be different images, but {other} is part of {one}: move it out"
+                    f"train, valid and test must be different images, but {other} is part of {path}: move it out"
                 )
         if self.valid is not None and self.test is not None:
             self._refuse_unused("images that validation or test is cut from, and both have files", "split_seed")
@@ -113,15 +123,18 @@ class Images:
     @cached_property
     def train(self) -> ImageSet:
         """Opened on first use: a run that only predicts does not need its images."""
-        return ImageSet.open(self.directory / "images", "train", self.shape)
+        return self._open("train")
 
     @cached_property
     def valid(self) -> ImageSet:
-        return ImageSet.open(self.directory / "images", "valid", self.shape)
+        return self._open("valid")
 
     @cached_property
     def test(self) -> ImageSet:
-        return ImageSet.open(self.directory / "images", "test", self.shape)
+        return self._open("test")
+
+    def _open(self, split: SplitName) -> ImageSet:
+        return ImageSet.open(self.directory / "images", split, self.shape, len(self.classes))
 
     @property
     def are_there(self) -> bool:
@@ -146,7 +159,7 @@ def prepare(config: ImagesConfig, directory: Path, say: Say) -> Images:
     shape = _shape(config, *splits["train"])
     make_directory(directory)
     counts = write_sets(directory / "images", splits, classes, shape, config.skip_bad, say)
-    sets = {split: ImageSet.open(directory / "images", split, shape) for split in SPLITS}
+    sets = {split: ImageSet.open(directory / "images", split, shape, len(classes)) for split in SPLITS}
     for split in SPLITS:
         if not len(sets[split]):
             raise UserError(
@@ -174,13 +187,11 @@ def reopen(directory: Path) -> Images:
     """The images that `prepare` left there."""
     path = directory / "classes.json"
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        shape = ImageShape(**values["image"])
-        classes, mean, deviation = (tuple(values[name]) for name in ("classes", "mean", "deviation"))
-        if not classes or len(mean) != shape.channels or len(deviation) != shape.channels:
+        values = read_json(path, _ClassesFile)
+        if len(values.mean) != values.image.channels or len(values.deviation) != values.image.channels:
             raise ValueError("its lists have different lengths")
-        return Images(directory, classes, shape, mean, deviation)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        return Images(directory, values.classes, values.image.shape(), values.mean, values.deviation)
+    except (OSError, ValueError) as error:
         raise UserError(
             f"{path} cannot be read ({error}): this run is incomplete; copy it again or train it again"
         ) from None
@@ -307,10 +318,10 @@ def _report(images: Images, sets: dict[SplitName, ImageSet], listings: dict[Spli
             )
     for listing in listings.values():
         if listing.empty:
-            one = len(listing.empty) == 1
+            is_one = len(listing.empty) == 1
             say(
-                f"{'Folder' if one else 'Folders'} {_some(listing.empty)} in {listing.origin} "
-                f"{'contains no images and was' if one else 'contain no images and were'} ignored"
+                f"{'Folder' if is_one else 'Folders'} {_some(listing.empty)} in {listing.origin} "
+                f"{'contains no images and was' if is_one else 'contain no images and were'} ignored"
             )
         if listing.ignored:
             say(f"{listing.origin}: {listing.ignored:,} files are not images and were ignored")

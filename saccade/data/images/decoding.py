@@ -8,6 +8,7 @@ Axis legend: C channels, H rows, W columns.
 """
 
 import io
+import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,6 +32,15 @@ _ORIENTATION = 0x0112  # the EXIF tag
 Pixels = NDArray[np.uint8]
 
 
+_MOST_SCANS = 100  # progressive pictures have about ten
+_MARKER = re.compile(rb"\xff[^\x00\x01\xd0-\xd7\xff]")  # of a part of a JPEG with a length of its own, or of its end
+_SCAN, _START, _END = 0xDA, 0xD8, 0xD9
+
+
+class _TooManyScans(Exception):
+    """A JPEG refines the same pixels again and again."""
+
+
 class BadImage(UserError):
     """An image that cannot be used; the message begins with its name."""
 
@@ -44,16 +54,35 @@ def open_image(content: bytes, name: str) -> Image.Image:
     try:
         with _strict_warnings():
             image = Image.open(io.BytesIO(content), formats=FORMATS)
+            if image.format == "JPEG" and _scans(content) > _MOST_SCANS:
+                raise _TooManyScans
             if image.format == "PNG":  # has checksums, which decoding ignores
                 Image.open(io.BytesIO(content), formats=("PNG",)).verify()
             return image
     except (Image.DecompressionBombWarning, Image.DecompressionBombError):
         raise BadImage(f"{name} has more than {Image.MAX_IMAGE_PIXELS:,} pixels: make it smaller") from None
+    except _TooManyScans:
+        raise BadImage(
+            f"{name} has {_scans(content):,} scans, which take far too long to decode (at most {_MOST_SCANS}): save it anew"
+        ) from None
     except UnidentifiedImageError:
         what = f"is not a picture that can be read ({', '.join(FORMATS)})" if content else "is empty"
         raise BadImage(f"{name} {what}: replace it") from None
     except Exception as error:  # the decoders of seven formats raise all kinds of errors on damaged bytes
         raise _damaged(name, error) from None
+
+
+def _scans(content: bytes) -> int:
+    """How often a JPEG goes over its pixels. What stands after its end does not count: phones put films there."""
+    count = place = 0
+    while match := _MARKER.search(content, place):
+        kind = content[match.end() - 1]
+        if kind == _END:
+            break
+        count += kind == _SCAN
+        length = 0 if kind == _START else int.from_bytes(content[match.end() : match.end() + 2], "big")
+        place = match.end() + length
+    return count
 
 
 def decode(image: Image.Image, shape: ImageShape, name: str) -> tuple[Pixels, bool]:

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from saccade.errors import Say, UserError
 from saccade.files import expanded, make_directory
+from saccade.stored import map_array
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -64,16 +65,13 @@ def features(encoder: FrozenEncoder, pixels: Array, path: Path, say: Say) -> Arr
                 else:
                     _fill(partial, encoder, pixels, shape, say)
                     aside.replace(file)
-        cached = npy.open_memmap(file, mode="r")
-        if cached.shape != shape or cached.dtype != np.float16:
-            raise ValueError(f"{cached.shape} {cached.dtype} for {shape}")
+        return map_array(file, "<f2", shape)
     except OSError as error:
         raise UserError(
             f"{file} cannot be written or read ({error.strerror or error}): free some space, or set SACCADE_CACHE to another directory"
         ) from None
     except ValueError as error:
         raise UserError(f"{file} is damaged ({error}): delete it, and it will be computed again") from None
-    return cached.view(np.ndarray)
 
 
 def _key(encoder: FrozenEncoder, pixels: Array) -> str:

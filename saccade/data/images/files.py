@@ -28,8 +28,10 @@ from saccade.data.images.store import (
     open_file,
     zip_store,
 )
+from saccade.data.text.lines import read_lines
 from saccade.data.text.pairs import counted
 from saccade.errors import UserError
+from saccade.stored import open_regular
 
 _LARGEST_IDX = 1 << 32  # bytes
 
@@ -54,7 +56,7 @@ def list_images(path: Path, classes: Sequence[str] = ()) -> Listing:
     try:
         if path.is_dir():
             return _by_folder(folder_store(path), classes)
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             start = file.read(4)
         if zipfile.is_zipfile(path):
             return _by_folder(zip_store(path), classes)
@@ -133,6 +135,8 @@ def _csv(path: Path) -> Listing:
     lines: dict[str, int] = {}  # of each file
     missing: list[str] = []
     try:
+        for _ in read_lines(path) if path.stat().st_size else ():
+            pass  # each is UTF-8 and no longer than a line may be
         with path.open(encoding="utf-8-sig", newline="") as file:
             rows = csv.DictReader(file)
             columns = [(name or "").strip().lower() for name in rows.fieldnames or ()]
@@ -192,7 +196,7 @@ def _idx(path: Path) -> Listing:
 
 def _read_idx(path: Path, dimensions: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
     try:
-        with path.open("rb") as raw:
+        with open_regular(path) as raw:
             packed = raw.read(2) == b"\x1f\x8b"
             raw.seek(0)
             file: BinaryIO = gzip.GzipFile(fileobj=raw) if packed else raw  # type: ignore[assignment]

@@ -14,6 +14,7 @@ from typing import Any
 from PIL import Image
 
 from saccade.errors import UserError
+from saccade.stored import read_text
 
 
 @dataclass(frozen=True)
@@ -61,9 +62,9 @@ def _read(directory: Path) -> tuple[Path, dict[str, Any]]:
     """The settings that are not null."""
     path = directory / "preprocessor_config.json"
     try:
-        settings = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        settings = json.loads(read_text(path)) if path.exists() else {}
         return path, {name: value for name, value in settings.items() if value is not None}
-    except (OSError, ValueError, AttributeError) as error:
+    except (OSError, ValueError, AttributeError, RecursionError) as error:
         raise UserError(f"{path} does not say how pixels are standardised ({error}): copy the model again") from None
 
 

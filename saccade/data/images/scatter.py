@@ -68,9 +68,8 @@ def cluttered(
             f"pieces of {side} × {side} cannot be cut out of images of {height} × {width}: choose a side of at most {min(height, width)}"
         )
     frames = translated(images, rows, columns, generator)
-    every = images.unfold(2, side, 1).unfold(
-        3, side, 1
-    )  # (B, C, H, W) -> (B, C, H - side + 1, W - side + 1, side, side)
+    # (B, C, H, W) -> (B, C, H - side + 1, W - side + 1, side, side)
+    every = images.unfold(2, side, 1).unfold(3, side, 1)
     for _ in range(pieces):
         other = torch.arange(batch) + 1 + _whole_numbers(max(batch - 1, 1), batch, generator)
         row, column = _places(batch, height - side, width - side, generator)

@@ -18,10 +18,12 @@ from PIL import Image
 from saccade.data.image_shape import ImageShape
 from saccade.data.images.decoding import ENDINGS, BadImage, NoImage, Pixels, copied, decode, from_array, open_image
 from saccade.errors import UserError
+from saccade.stored import read_bytes
 
 AnyImage = str | os.PathLike[str] | Image.Image | np.ndarray[Any, Any]  # an array of bytes (H, W) or (H, W, 3)
 
 _LARGEST_FILE = 1 << 29  # bytes
+_MOST_MEMBERS = 5_000_000  # of a zip
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ def open_store(path: Path) -> ImageStore:
     try:
         if path.is_dir():
             return _checked(folder_store(path))
-        if zipfile.is_zipfile(path):
+        if path.is_file() and zipfile.is_zipfile(path):
             return _checked(zip_store(path))
         check_zip_is_whole(path)
     except OSError as error:
@@ -71,7 +73,7 @@ def _checked(store: ImageStore) -> ImageStore:
 
 def check_zip_is_whole(path: Path) -> None:
     """Reports a file that begins as a zip but cannot be opened as one."""
-    if not path.is_file():
+    if not path.is_file():  # nor are pipes and devices, which would be waited for
         return
     with path.open("rb") as file:
         if file.read(4) == b"PK\x03\x04":
@@ -102,6 +104,10 @@ def folder_store(root: Path) -> ImageStore:
 def zip_store(path: Path) -> ImageStore:
     try:
         archive = zipfile.ZipFile(path)
+        if len(archive.infolist()) > _MOST_MEMBERS:
+            raise UserError(
+                f"{path} has {len(archive.infolist()):,} members (at most {_MOST_MEMBERS:,}): unpack it and give the folder"
+            )
     except (zipfile.BadZipFile, NotImplementedError) as error:
         raise UserError(f"{path} is a damaged zip file ({error}): copy it again") from None
     entries = {
@@ -123,7 +129,8 @@ def zip_store(path: Path) -> ImageStore:
         if entry.file_size > _LARGEST_FILE:
             raise BadImage(f"{full} has {entry.file_size:,} bytes, more than any image should: replace it")
         try:
-            content = archive.read(entry)
+            with archive.open(entry) as member:
+                content = member.read(_LARGEST_FILE + 1)
         except Exception as error:  # three libraries unpack, and each has errors of its own
             raise BadImage(f"{full} cannot be unpacked ({error}): make the zip again, without a password") from None
         return open_image(content, full)
@@ -140,7 +147,7 @@ def open_file(path: Path, name: str) -> Image.Image:
     try:
         if path.stat().st_size > _LARGEST_FILE:
             raise BadImage(f"{name} has {path.stat().st_size:,} bytes, more than any image should: replace it")
-        content = path.read_bytes()
+        content = read_bytes(path, _LARGEST_FILE)
     except (OSError, ValueError) as error:
         raise NoImage(f"{name} cannot be opened ({getattr(error, 'strerror', error)}): check the path") from None
     return open_image(content, name)

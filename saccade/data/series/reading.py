@@ -104,7 +104,7 @@ def _parquet(path: Path) -> pd.DataFrame:
     try:
         import pyarrow.parquet  # noqa: F401
     except ImportError:
-        raise UserError(f"{path} needs pyarrow, which is not installed: pip install 'saccade[parquet]'") from None
+        raise UserError(f"{path} needs pyarrow, which is not installed: pip install 'saccade[tables]'") from None
     try:
         frame = pd.read_parquet(path)
     except (OSError, ValueError) as error:

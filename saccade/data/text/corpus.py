@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, ValidationInfo, model_validator
+from pydantic import Field, NonNegativeInt, ValidationInfo, model_validator
 
 from saccade.config.recipe import Config, ExistingFile, StartConfig, files_may_be_missing
 from saccade.data.builtin.digits import LONGEST, reversed_digits
@@ -29,8 +29,20 @@ from saccade.data.text.starting import vocabularies_of
 from saccade.data.text.tokenizer import Kind, Tokenizer, Vocabularies
 from saccade.errors import Say, UserError
 from saccade.files import make_directory, write_text
+from saccade.stored import Stored, read_json_lines
 
 FEW_PAIRS = 1000
+_MOST_HELD_OUT = 1 << 28  # bytes
+ColumnNumber = Annotated[int, Field(ge=1, le=1000)]
+
+
+class _HeldOutRow(Stored):
+    """A line of held-out.jsonl."""
+
+    split: Literal["valid", "test"]
+    source: str
+    target: str
+    alignment: tuple[tuple[NonNegativeInt, NonNegativeInt], ...]
 
 
 class CorpusConfig(Config):
@@ -43,6 +55,9 @@ class CorpusConfig(Config):
     valid_target: ExistingFile | None = None
     test_source: ExistingFile | None = None
     test_target: ExistingFile | None = None
+    columns: tuple[ColumnNumber, ColumnNumber] | None = Field(
+        None, description="which columns of a TSV with more than two are source and target, such as [2, 3], from 1"
+    )
     split_seed: int = Field(
         1,
         ge=0,
@@ -97,7 +112,8 @@ class Corpus:
     @cached_property
     def train(self) -> TokenPairs:
         """Opened on first use: a run that only predicts does not need its training data."""
-        return TokenPairs.open(self.directory / "tokens" / "train")
+        sizes = len(self.vocabularies.source), len(self.vocabularies.target)
+        return TokenPairs.open_to_train(self.directory / "tokens" / "train", *sizes)
 
     def held_out(self, split: SplitName) -> list[Phrase]:
         return {"valid": self.valid, "test": self.test}[split]
@@ -126,10 +142,10 @@ def prepare(config: CorpusConfig, directory: Path, say: Say, start: StartConfig 
     _save_held_out(directory / "held-out.jsonl", valid, test)
     say(f"training pairs: {report.sentence()}; {len(valid):,} to validate and {len(test):,} to test")
     if report.in_held_out_files:
-        one = report.in_held_out_files == 1
+        is_one = report.in_held_out_files == 1
         say(
-            f"{counted(report.in_held_out_files, 'training pair')} also {'occurs' if one else 'occur'} in the validation or test files; "
-            f"{'it was' if one else 'they were'} left out of training"
+            f"{counted(report.in_held_out_files, 'training pair')} also {'occurs' if is_one else 'occur'} in the validation or test files; "
+            f"{'it was' if is_one else 'they were'} left out of training"
         )
     if report.kept < FEW_PAIRS:
         them = "it" if report.kept == 1 else "them"
@@ -159,13 +175,15 @@ def _read(config: CorpusConfig, say: Say) -> tuple[Reader, list[Phrase], list[Ph
 
     def everything(report: Report) -> Iterator[Pair]:
         assert config.source is not None
-        return read_pairs(config.source, config.target, lowercase=config.lowercase, report=report)
+        return read_pairs(
+            config.source, config.target, lowercase=config.lowercase, report=report, columns=config.columns
+        )
 
     def held_out(source: Path | None, target: Path | None) -> list[Phrase]:
         if source is None:
             return []
         report = Report()
-        pairs = _phrases(read_pairs(source, target, lowercase=config.lowercase, report=report))
+        pairs = _phrases(read_pairs(source, target, lowercase=config.lowercase, report=report, columns=config.columns))
         if report.empty:
             say(f"{source}: {report.sentence()}")
         return pairs
@@ -275,14 +293,12 @@ def _save_held_out(path: Path, valid: list[Phrase], test: list[Phrase]) -> None:
 def _load_held_out(path: Path) -> tuple[list[Phrase], list[Phrase]]:
     parts: dict[SplitName, list[Phrase]] = {"valid": [], "test": []}
     try:
-        for line in path.read_text(encoding="utf-8").split("\n")[:-1]:
-            row = json.loads(line)
-            links = tuple((int(source), int(target)) for source, target in row["alignment"])
-            parts[row["split"]].append(Phrase(row["source"], row["target"], links))
+        for row in read_json_lines(path, _HeldOutRow, _MOST_HELD_OUT):
+            parts[row.split].append(Phrase(row.source, row.target, row.alignment))
         for split, kept in parts.items():
             if not kept:
                 raise ValueError(f"it has no pair to {PURPOSES[split]}")
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError) as error:
         raise UserError(
             f"{path} cannot be read ({error}): this run is incomplete; copy it again or train it again"
         ) from None

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, Protocol, cast
 
 from saccade.errors import UserError
+from saccade.stored import open_regular
 
 MAX_CHARACTERS = 100_000  # of a line: a tokenizer needs many times that in memory
 _MAX_BYTES = 4 * MAX_CHARACTERS + 2  # in UTF-8, with \r\n
@@ -27,16 +28,18 @@ def check_readable(path: Path) -> None:
         raise UserError(f"there is no file {path}: check the path")
     if path.is_dir():
         raise UserError(f"{path} is a directory; give a text file with one sentence per line.")
+    if not path.is_file():
+        raise UserError(f"{path} is a pipe or a device, which cannot be read twice; give a text file.")
     if not os.access(path, os.R_OK):
         raise UserError(f"{path} cannot be read (permission denied); give a file that you may read.")
 
 
-def read_lines(path: Path) -> Iterator[str]:
+def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
     """The lines of a text file, gzipped or not; it must have some."""
     empty = True
     try:
-        with path.open("rb") as raw, _unpacked(raw) as stream:
-            for line in decoded_lines(stream, str(path)):
+        with open_regular(path) as raw, _unpacked(raw) as stream:
+            for line in decoded_lines(stream, str(path), encoding=encoding):
                 empty = False
                 yield line
     except (EOFError, zlib.error, gzip.BadGzipFile):
@@ -47,12 +50,14 @@ def read_lines(path: Path) -> Iterator[str]:
         raise UserError(f"{path} is empty; give a text file with one sentence per line.")
 
 
-def decoded_lines(stream: Stream, name: str, bad: dict[int, str] | None = None) -> Iterator[str]:
+def decoded_lines(
+    stream: Stream, name: str, bad: dict[int, str] | None = None, encoding: str = "utf-8"
+) -> Iterator[str]:
     """Lines of UTF-8 text, with or without a byte order mark; the \\r of \\r\\n stays. A line that is not UTF-8, or longer than
     MAX_CHARACTERS, is an error; where `bad` is given, it is an empty line, and `bad` says why under its index."""
     for index, line in enumerate(_lines(stream)):
         try:
-            text = line.removesuffix(b"\n").decode("utf-8-sig" if index == 0 else "utf-8")
+            text = line.removesuffix(b"\n").decode("utf-8-sig" if index == 0 and encoding == "utf-8" else encoding)
             problem = "" if len(text) <= MAX_CHARACTERS else f"longer than {MAX_CHARACTERS:,} characters"
             advice = "shorten or delete that line"
         except UnicodeDecodeError as error:
@@ -76,7 +81,7 @@ def _lines(stream: Stream) -> Iterator[bytes]:
         yield line
 
 
-def _unpacked(raw: io.BufferedReader) -> BinaryIO:
-    if raw.peek(2)[:2] != b"\x1f\x8b":
+def _unpacked(raw: BinaryIO) -> BinaryIO:
+    if cast(io.BufferedReader, raw).peek(2)[:2] != b"\x1f\x8b":
         return raw
-    return io.BufferedReader(cast(io.RawIOBase, gzip.GzipFile(fileobj=raw)))
+    return cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, gzip.GzipFile(fileobj=raw))))

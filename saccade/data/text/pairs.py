@@ -78,15 +78,17 @@ def read_pairs(
     *,
     lowercase: bool = False,
     report: Report | None = None,
+    columns: tuple[int, int] | None = None,
 ) -> Iterator[Pair]:
-    """The pairs of two aligned files, or of one TSV or JSON-lines file, normalised and without those that have an empty side.
+    """The pairs of two aligned files, or of one TSV or JSON-lines file, normalised and without those that have an empty side. `columns` of
+    a TSV with more than two are source and target, counted from 1.
 
     A missing file is reported at once, everything else when its line is reached.
     """
     paths = [Path(path) for path in (source, target) if path is not None]
     for path in paths:
         check_readable(path)
-    return _kept_pairs(paths, lowercase, Report() if report is None else report)
+    return _kept_pairs(paths, lowercase, Report() if report is None else report, columns)
 
 
 def every_pair(source: str | os.PathLike[str], target: str | os.PathLike[str] | None = None) -> list[Pair]:
@@ -97,9 +99,9 @@ def every_pair(source: str | os.PathLike[str], target: str | os.PathLike[str] | 
     return [(normalise(one), normalise(other)) for one, other in _pairs_in(paths)]
 
 
-def _kept_pairs(paths: list[Path], lowercase: bool, report: Report) -> Iterator[Pair]:
+def _kept_pairs(paths: list[Path], lowercase: bool, report: Report, columns: tuple[int, int] | None) -> Iterator[Pair]:
     kept = 0
-    for source, target in _pairs_in(paths):
+    for source, target in _pairs_in(paths, columns):
         report.read += 1
         pair = normalise(source, lowercase), normalise(target, lowercase)
         if all(pair):
@@ -112,10 +114,10 @@ def _kept_pairs(paths: list[Path], lowercase: bool, report: Report) -> Iterator[
         raise UserError(f"{files}: no pair has text on both sides; give files with some")
 
 
-def _pairs_in(paths: list[Path]) -> Iterator[Pair]:
+def _pairs_in(paths: list[Path], columns: tuple[int, int] | None = None) -> Iterator[Pair]:
     if len(paths) == 2:
         return _aligned_pairs(*paths)
-    return _json_pairs(paths[0]) if _ends(paths[0], _JSON) else _tab_pairs(paths[0])
+    return _json_pairs(paths[0]) if _ends(paths[0], _JSON) else _tab_pairs(paths[0], columns)
 
 
 def holds_both_sides(path: Path) -> bool:
@@ -140,15 +142,21 @@ def _aligned_pairs(source_path: Path, target_path: Path) -> Iterator[Pair]:
         yield source, target
 
 
-def _tab_pairs(path: Path) -> Iterator[Pair]:
+def _tab_pairs(path: Path, columns: tuple[int, int] | None) -> Iterator[Pair]:
     for number, line in enumerate(read_lines(path), 1):
-        columns = line.split("\t") if line.strip() else ["", ""]
-        if len(columns) != 2:
+        cells = line.split("\t") if line.strip() else [""] * max(columns or (2,))
+        if columns is None and len(cells) != 2:
             raise UserError(
-                f"{path}, line {number:,}: {counted(len(columns), 'column')} instead of two, source and target with one tab between them; "
-                "correct that line, or give two files as data.source and data.target"
+                f"{path}, line {number:,}: {counted(len(cells), 'column')} instead of two, source and target with one tab between them; "
+                "correct that line, or give two files as data.source and data.target, or say which ones with data.columns"
             )
-        yield columns[0], columns[1]
+        source, target = columns or (1, 2)
+        if max(source, target) > len(cells):
+            raise UserError(
+                f"{path}, line {number:,}: {counted(len(cells), 'column')}, and data.columns asks for number {max(source, target)}: "
+                "correct that line, or data.columns"
+            )
+        yield cells[source - 1], cells[target - 1]
 
 
 def _json_pairs(path: Path) -> Iterator[Pair]:

@@ -10,30 +10,40 @@
 The ids of <pad>, <bos>, <eos> and <unk> are fixed. They cannot be written: "<eos>" in a text is five characters of text.
 """
 
-import codecs
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import tokenizers
-from tokenizers import models, trainers
+from tokenizers import decoders, models, normalizers, trainers
 
-from saccade.data.text.lines import MAX_CHARACTERS
+from saccade.data.text.engine import engine_from
 from saccade.data.text.pairs import Pair, Report
-from saccade.data.text.words import WORDS, Kind, joined_words, pre_tokenizer
+from saccade.data.text.spelling import (
+    PRINTABLE_BYTES,
+    Encoded,
+    SpecialTokens,
+    Spelled,
+    byte_level_bytes,
+    check_lengths,
+)
+from saccade.data.text.words import Kind, joined_words, pre_tokenizer
 from saccade.errors import ConfigError, UserError
 from saccade.files import write_text
+from saccade.stored import Stored, parsed, read_json
 
 SPECIAL = ("<pad>", "<bos>", "<eos>", "<unk>")
 PAD, BOS, EOS, UNK = range(4)
 
 
-class Tokenizer:
-    """Made by `train` or `from_json`. `len` is the true size of the vocabulary, special tokens included."""
+class Tokenizer(Spelled):
+    """Made by `train` or `from_json`. `len` is the true size of the vocabulary, special tokens included. What is masked becomes <unk>."""
+
+    kind: Kind
 
     def __init__(self, engine: tokenizers.Tokenizer, kind: Kind, lowercase: bool):
         self.kind = kind
@@ -43,8 +53,9 @@ class Tokenizer:
         if [names.get(token) for token in range(4)] != list(SPECIAL) or sorted(names) != list(range(len(names))):
             raise ValueError("the vocabulary must number its tokens from 0 and begin with " + ", ".join(SPECIAL))
         self.vocabulary = [names[token] for token in range(len(names))]
-        written: Callable[[str], bytes] = _byte_level_bytes if kind == "bpe" else str.encode
-        self._bytes = [name.encode() for name in SPECIAL] + [written(name) for name in self.vocabulary[4:]]
+        written: Callable[[str], bytes] = byte_level_bytes if kind == "bpe" else str.encode
+        spelled = [name.encode() for name in SPECIAL] + [written(name) for name in self.vocabulary[4:]]
+        super().__init__(spelled, SpecialTokens(PAD, BOS, EOS, UNK, UNK), marks_subwords=kind == "bpe")
 
     @classmethod
     def train(
@@ -66,7 +77,7 @@ class Tokenizer:
         options: dict[str, Any] = {"vocab_size": size, "min_frequency": min_count, "special_tokens": list(SPECIAL)}
         options["show_progress"] = False
         trainer: trainers.Trainer = (
-            trainers.BpeTrainer(initial_alphabet=sorted(_BYTE_OF), **options)
+            trainers.BpeTrainer(initial_alphabet=sorted(PRINTABLE_BYTES), **options)
             if kind == "bpe"
             else trainers.WordLevelTrainer(**options)
         )
@@ -78,7 +89,7 @@ class Tokenizer:
         return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        _check_lengths(texts)
+        check_lengths(texts)
         if self.lowercase:
             texts = [text.lower() for text in texts]
         try:
@@ -91,10 +102,17 @@ class Tokenizer:
 
     def spellings(self, text: str) -> list[str]:
         """The part of the text that each token of `encode` covers, also where the token is <unk>."""
-        _check_lengths([text])
         text = text.lower() if self.lowercase else text
-        encoding = self._engine.encode(text, add_special_tokens=False)
-        return [text[start:end] for start, end in encoding.offsets]
+        return [text[start:end] for start, end in self.encode_with_offsets(text).offsets]
+
+    def encode_with_offsets(self, text: str) -> Encoded:
+        check_lengths([text])
+        lowered, places = (text, None) if not self.lowercase else _lowered(text)
+        encoding = self._engine.encode(lowered, add_special_tokens=False)
+        offsets = encoding.offsets
+        if places is not None:
+            offsets = [(places[start], places[end - 1] + 1 if end > start else places[start]) for start, end in offsets]
+        return Encoded(tuple(encoding.ids), tuple(offsets))
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text up to the first <eos>. <pad> and <bos> are skipped, <unk> is kept."""
@@ -109,64 +127,10 @@ class Tokenizer:
         return b"".join(self._bytes[token] for token in kept).decode("utf-8", "replace")
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """One readable label per token. A subword that does not begin its word begins with "·"."""
-        ids = [int(token) for token in ids]
-        if self.kind == "words":
-            return [self.vocabulary[token] for token in ids]
-        groups = self.word_groups(ids)
-        labels = [_readable(self._bytes[token].decode("utf-8", "backslashreplace")) for token in ids]
-        if self.kind == "bpe":
-            for index in range(1, len(ids)):
-                before, here = (self._bytes[token].decode("utf-8", "replace") for token in ids[index - 1 : index + 1])
-                if groups[index] == groups[index - 1] and not before.isspace() and not here[:1].isspace():
-                    labels[index] = "·" + labels[index]
-        return labels
+        return [self.vocabulary[token] for token in ids] if self.kind == "words" else super().pieces(ids)
 
     def word_groups(self, ids: Iterable[int]) -> list[int]:
-        """For each token the number of the word it belongs to: 0 0 1 2 2 ...
-
-        A punctuation mark, an elided article ("L'") and a special token are words of their own. White space belongs to the word
-        beside it. Words are found in the text that the tokens spell, so that tokens in any order, as a model gives them, have words.
-        """
-        ids = [int(token) for token in ids]
-        if self.kind == "words":
-            return list(range(len(ids)))
-        groups: list[int] = []
-        closed = True  # the next token must begin a word
-        blank = False  # this word has only white space so far
-        for token, begins in zip(ids, self._begin_words(ids), strict=True):
-            special = token < len(SPECIAL)
-            if closed or special or (begins and not blank):
-                groups.append(groups[-1] + 1 if groups else 0)
-                blank = True
-            else:
-                groups.append(groups[-1])
-            blank = blank and self._bytes[token].decode("utf-8", "replace").isspace()
-            closed = special
-        return groups
-
-    def _begin_words(self, ids: list[int]) -> list[bool]:
-        """For each token whether a word begins at its first character that is not white space."""
-        decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        text, places = "", []
-        for token in ids:
-            inside_character = bool(decoder.getstate()[0])
-            spelled = b" " if token < len(SPECIAL) else self._bytes[token]
-            indent = 0 if inside_character else len(spelled) - len(spelled.lstrip())
-            places.append(-1 if inside_character else len(text) + indent)
-            text += decoder.decode(spelled)
-        starts = {start for word, (start, _) in WORDS.pre_tokenize_str(text) if not word.isspace()}
-        return [place in starts for place in places]
-
-    def words(self, ids: Iterable[int]) -> list[str]:
-        """The words that `word_groups` numbers."""
-        ids = [int(token) for token in ids]
-        spelled: list[bytes] = []
-        for token, group in zip(ids, self.word_groups(ids), strict=True):
-            if group == len(spelled):
-                spelled.append(b"")
-            spelled[group] += self._bytes[token]
-        return [_readable(word.decode("utf-8", "replace")) for word in spelled]
+        return list(range(len(list(ids)))) if self.kind == "words" else super().word_groups(ids)
 
     def __len__(self) -> int:
         return len(self.vocabulary)
@@ -175,13 +139,35 @@ class Tokenizer:
         engine = json.loads(self._engine.to_str())
         return json.dumps({"kind": self.kind, "lowercase": self.lowercase, "engine": engine}, ensure_ascii=False)
 
+    def to_engine(self) -> tokenizers.Tokenizer:
+        engine = tokenizers.Tokenizer.from_str(self._engine.to_str())
+        if self.lowercase:
+            engine.normalizer = normalizers.Lowercase()
+        if self.kind == "bpe":
+            engine.decoder = decoders.ByteLevel()
+        return engine
+
     @classmethod
     def from_json(cls, text: str) -> "Tokenizer":
-        content = json.loads(text)
-        if content["kind"] not in get_args(Kind):
-            raise ValueError(f"unknown tokenizer kind {content['kind']!r}")
-        engine = tokenizers.Tokenizer.from_str(json.dumps(content["engine"]))
-        return cls(engine, content["kind"], bool(content["lowercase"]))
+        return cls._from(parsed(text, _StoredTokenizer))
+
+    @classmethod
+    def _from(cls, stored: "_StoredTokenizer") -> "Tokenizer":
+        return cls(engine_from(stored.engine), stored.kind, stored.lowercase)
+
+
+class _StoredTokenizer(Stored):
+    kind: Kind
+    lowercase: bool
+    engine: dict[str, Any]
+
+
+class _StoredVocabularies(Stored):
+    """tokenizer.json"""
+
+    version: Literal[1]
+    source: _StoredTokenizer
+    target: _StoredTokenizer | None = None
 
 
 @dataclass(frozen=True)
@@ -202,7 +188,7 @@ class Vocabularies:
         report = Report() if report is None else report
         report.max_length = max_length
         kept = 0
-        for chunk in _chunks(pairs, 1000):
+        for chunk in chunks(pairs, 1000):
             sources = self.source.encode_batch([source for source, _ in chunk])
             targets = self.target.encode_batch([target for _, target in chunk])
             for source, target in zip(sources, targets, strict=True):
@@ -227,18 +213,15 @@ class Vocabularies:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Vocabularies":
         try:
-            content = json.loads(Path(path).read_text(encoding="utf-8"))
-            if content["version"] != 1:
-                raise ValueError(f"version {content['version']}")
-            source = Tokenizer.from_json(json.dumps(content["source"]))
-            target = Tokenizer.from_json(json.dumps(content["target"])) if "target" in content else source
+            stored = read_json(Path(path), _StoredVocabularies)
+            source = Tokenizer._from(stored.source)
+            target = source if stored.target is None else Tokenizer._from(stored.target)
         except OSError as error:
             raise UserError(
                 f"the vocabulary {path} cannot be read ({error.strerror}): give the file of a run"
             ) from None
-        except Exception as error:  # the engine raises bare Exceptions for what it cannot parse
-            why = f"it lacks {error}" if isinstance(error, KeyError) else error
-            raise UserError(f"{path} is not a vocabulary of Saccade ({why}): give the file of a run") from None
+        except (ValueError, KeyError) as error:
+            raise UserError(f"{path} is not a vocabulary of Saccade ({error}): give the file of a run") from None
         return cls(source, target)
 
 
@@ -249,17 +232,20 @@ def _without_special_text(engine: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
     return tokenizers.Tokenizer.from_str(json.dumps(content))
 
 
-def _check_lengths(texts: Sequence[str]) -> None:
-    """The engine takes many times a text's size in memory and ends the process where there is too little."""
-    longest = max(map(len, texts), default=0)
-    if longest > MAX_CHARACTERS:
-        raise UserError(f"a text has {longest:,} characters and may have at most {MAX_CHARACTERS:,}: shorten it")
+def _lowered(text: str) -> tuple[str, list[int] | None]:
+    """In lower case, and for each of its letters the place in `text`: None where they are the same ("İ" becomes two letters)."""
+    lowered = text.lower()
+    if len(lowered) == len(text):
+        return lowered, None
+    letters = [letter.lower() for letter in text]
+    places = [place for place, letter in enumerate(letters) for _ in letter]
+    return "".join(letters), [*places, len(text)]
 
 
 def _training_chunks(texts: Iterable[str], lowercase: bool) -> Iterator[list[str]]:
     empty = True
-    for chunk in _chunks(texts, 1000):
-        _check_lengths(chunk)
+    for chunk in chunks(texts, 1000):
+        check_lengths(chunk)
         empty = empty and not any(text.strip() for text in chunk)
         yield [text.lower() for text in chunk] if lowercase else chunk
     if empty:
@@ -269,21 +255,7 @@ def _training_chunks(texts: Iterable[str], lowercase: bool) -> Iterator[list[str
 Item = TypeVar("Item")
 
 
-def _chunks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+def chunks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
     remaining = iter(items)
     while chunk := list(islice(remaining, size)):
         yield chunk
-
-
-def _readable(text: str) -> str:
-    return text.strip() or repr(text)[1:-1].replace(" ", "␣")
-
-
-# The engine writes a byte as the Latin-1 character of that number if it is printable, else as the next character from 256 on.
-_PRINTABLE = [byte for byte in range(256) if chr(byte).isprintable() and byte != ord(" ")]
-_OTHERS = [byte for byte in range(256) if byte not in _PRINTABLE]
-_BYTE_OF = {chr(byte): byte for byte in _PRINTABLE} | {chr(256 + index): byte for index, byte in enumerate(_OTHERS)}
-
-
-def _byte_level_bytes(token: str) -> bytes:
-    return bytes(_BYTE_OF[character] for character in token)

@@ -23,6 +23,9 @@ _WORD = "|".join(
         r"([^\s\p{L}\p{N}])\1*\p{M}*",
     )
 )
+_BLANKS = r"\s+"
+_WITH_SPACE = rf" ?(?:{_WORD})|\s+(?!\S)|\s+"
+PATTERNS = (_WORD, _BLANKS, _WITH_SPACE)
 WORDS = pre_tokenizers.Split(Regex(_WORD), "isolated")
 
 
@@ -30,8 +33,8 @@ def pre_tokenizer(kind: Kind) -> pre_tokenizers.PreTokenizer:
     if kind == "characters":
         return pre_tokenizers.Split("", "isolated")
     if kind == "words":
-        return pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(r"\s+"), "removed"), WORDS])
-    words_with_space = pre_tokenizers.Split(Regex(rf" ?(?:{_WORD})|\s+(?!\S)|\s+"), "isolated")
+        return pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(_BLANKS), "removed"), WORDS])
+    words_with_space = pre_tokenizers.Split(Regex(_WITH_SPACE), "isolated")
     return pre_tokenizers.Sequence(
         [words_with_space, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
     )

@@ -5,6 +5,8 @@ import {Panel as ViewPanel} from "/static/panel.js";
 import {cycleTheme, startTheme} from "/static/theme.js";
 import {byId, element, option, shape} from "/static/views/dom.js";
 
+// A task whose input is neither a sentence nor a picture brings a form of its own: Panel.form(run, state, asked).
+let ownForm = null;
 // `state` is what the link holds: the runs, the input, and whatever the panels add to it.
 let runs = [], panels = [], state = {}, latest = 0, latestChoice = 0;
 
@@ -50,6 +52,8 @@ async function chooseRuns() {
   byId("panels").replaceChildren(...panels.map((panel) => panel.root));
   byId("text-form").hidden = run.reads !== "text";
   byId("image-form").hidden = run.reads !== "image";
+  ownForm = kinds[0].form?.(run, state, askOwn) ?? null;
+  byId("own-form").replaceChildren(...(ownForm ? [ownForm] : []));
   byId("series-form").hidden = run.reads !== "series";
   byId("go").textContent = kinds[0].action ?? "Look";
   showExamples(run);
@@ -58,6 +62,7 @@ async function chooseRuns() {
 }
 
 function showExamples(run) {
+  if (ownForm) return byId("examples").replaceChildren();
   const buttons = run.examples.map((example, place) => run.reads === "series"
     ? element("button", {type: "button", className: "picture", title: `Example ${place + 1}`, "aria-label": `Example ${place + 1}`,
       onclick: () => askSeries(example, place)}, sparkline(example))
@@ -98,6 +103,14 @@ async function askImage(image, example) {
   await answers({image});
 }
 
+// What the form of a task asks, its fields by their names; those that are text are kept in the link.
+async function askOwn(question) {
+  fail(null);
+  for (const [name, value] of Object.entries(question)) if (typeof value === "string") state[name] = value;
+  writeLink();
+  await answers(question);
+}
+
 // The table of one series, as text.
 async function askSeries(series, example) {
   fail(null);
@@ -131,6 +144,7 @@ function readFile(file) {
 
 async function again() {
   if (!await chooseRuns()) return;
+  if (ownForm) return ownForm.begin?.();
   if (named(state.run).reads === "text") { if (byId("text").value.trim()) askText(); }
   else if (named(state.run).reads === "series") { if (byId("series-form").dataset.series) askSeries(byId("series-form").dataset.series); }
   else if (byId("image-form").dataset.image) askImage(byId("image-form").dataset.image);
@@ -172,6 +186,7 @@ async function start() {
   byId("text").value = state.text ?? "";
   if (!await chooseRuns()) return;
   const run = named(state.run);
+  if (ownForm) return ownForm.begin?.();
   if (byId("text").value && run.reads === "text") askText(true);
   if (run.reads === "series" && run.examples[state.example]) askSeries(run.examples[state.example], state.example);
   if (run.reads === "image" && run.examples[state.example]) askImage(run.examples[state.example], state.example);

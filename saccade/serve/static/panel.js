@@ -2,6 +2,7 @@
 // (tasks/NAME/page.js), made of these parts.
 
 import {figure, look} from "/static/api.js";
+import {Chart} from "/static/views/chart.js";
 import {element} from "/static/views/dom.js";
 import {answerOf} from "/static/views/heading.js";
 import {ViewDisplay} from "/static/views/view.js";
@@ -46,9 +47,10 @@ export class Panel {
     this.display = new ViewDisplay({state, changed, ...actions});
     this.text = element("p", {className: "answer", dir: "auto"});
     this.bars = element("div");
+    this.chart = new Chart();
     this.nothing = element("p", {className: "quiet", textContent: "This model has no attention: there is only its answer to see."});
     this.files = downloads(run, () => this.question, () => this.view, failed);
-    this.result = element("div", {hidden: true}, this.text, this.nothing, element("div", {className: "seen"}, this.display.root, this.bars), this.files);
+    this.result = element("div", {hidden: true}, this.text, this.chart.root, this.nothing, element("div", {className: "seen"}, this.display.root, this.bars), this.files);
     this.root = titled(run, this.result);
   }
 
@@ -67,7 +69,8 @@ export class Panel {
     this.text.textContent = bars.length || view.maps.some((map) => map.queries.probabilities?.length) ? "" : view.text;
     this.text.hidden = !this.text.textContent;
     this.nothing.hidden = Boolean(view.maps.length);
-    this.files.hidden = !view.maps.length;
+    this.files.hidden = !view.maps.length && !view.chart;
+    this.chart.show(view.chart);
     this.result.hidden = false;
     await this.display.show(view);
   }

@@ -62,8 +62,8 @@ def perplexity(task: "CaptionTask", split: SplitName, count: int) -> float:
     pairs, total, words = task.captions.split(split).pairs, 0.0, 0
     lengths = pairs.lengths[pairs.images < count]  # images stand in order, so these are the first pairs
     for work in equal_length_batches(lengths, 256, seed=0, number=0):
-        batch = task.pairs_batch(pairs, task.seen(split), work)
-        reading = task.stepper.read(task.encoded(batch.seen), batch.target_in)
+        batch = task.pairs_batch(pairs, task.visual(split), work)
+        reading = task.stepper.read(task.encoded(batch.visual), batch.target_in)
         targets = batch.target_out.flatten()
         total += float(linear_cross_entropy(reading.readouts.flatten(0, 1), task.stepper.output, targets)[0])
         words += len(targets)
@@ -94,7 +94,7 @@ def _pointed(task: "CaptionTask", split: SplitName, most: int) -> dict[str, list
         longest = max(map(len, words))
         target = torch.tensor([[BOS, *own, *[PAD] * (longest - len(own))] for own in words], device=task.device)
         with record_attention(task.model, names) as recorded:
-            task.stepper.read(task.encoded(task.rows(task.seen(split), rows)), target)
+            task.stepper.read(task.encoded(task.rows(task.visual(split), rows)), target)
         for name in recorded:
             weights = recorded.joined(name)  # (B, T, K) or (B, H, T, K)
             mean = (weights if weights.dim() == 3 else weights.mean(1)).cpu().numpy()

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def look(task: "CaptionTask", example: Example[AnyImage], target: str | None = None, only: str | None = None) -> View:
     """The attention over the image of every layer whose name matches, for a caption, by default the model's own."""
     image = example.content
-    answer = next(task.answers([example], CaptionOptions())) if target is None else task.given(image, target)
+    answer = next(task.answers([example], CaptionOptions())) if target is None else task.score_caption(image, target)
     hypothesis, pixels = answer.hypotheses[0], task.picture(image)
     words = Tokens((*task.vocabulary.words(hypothesis.tokens), END))
     grid = Grid(*task.stepper.encoder.grid)

@@ -87,7 +87,7 @@ class Caption(Written):
 
 @dataclass(frozen=True)
 class CaptionBatch:
-    seen: Tensor  # (B, K, D) features of a frozen encoder, or (B, 3, rows, columns) bytes
+    visual: Tensor  # (B, K, D) features of a frozen encoder, or (B, 3, rows, columns) bytes
     target_in: Tensor  # (B, T) <bos>, words
     target_out: Tensor  # (B, T) words, <eos>
 
@@ -102,7 +102,7 @@ class CaptionTask(Trained[AnyImage, CaptionOptions]):
         self.device = device()
         self.shape = captions.shape
         self.say = say
-        self._seen: dict[tuple[str, bool], Any] = {}
+        self._visual: dict[tuple[str, bool], Any] = {}
         self.model = build_model(recipe, Shapes(self.shape, target_words=len(self.vocabulary)), self.device)
 
     @classmethod
@@ -112,9 +112,9 @@ class CaptionTask(Trained[AnyImage, CaptionOptions]):
             efficientnet.published_weights()  # says what to install, before the images are read
         task = cls(recipe, caption_data.prepare(recipe.data, directory, say, recipe.start), say)
         for split in ("train", "valid"):
-            task.seen(split)
+            task.visual(split)
         if recipe.data.mirrored:
-            task.seen("train", mirrored=True)
+            task.visual("train", mirrored=True)
         return task
 
     @classmethod
@@ -134,14 +134,14 @@ class CaptionTask(Trained[AnyImage, CaptionOptions]):
         """Whether words look at the picture; an encoder's own attention does not count."""
         return bool(looks_at(self.model, "target", "cells"))
 
-    def seen(self, name: SplitName, mirrored: bool = False) -> Any:
+    def visual(self, name: SplitName, mirrored: bool = False) -> Any:
         """What the decoder or its encoder gets of each image of a split: features, or pixels."""
-        if (name, mirrored) not in self._seen:
+        if (name, mirrored) not in self._visual:
             pixels = self.captions.split(name).pixels[..., :: -1 if mirrored else 1]  # (N, 3, H, W)
             if self.recipe.model.encoder.is_frozen:
                 pixels = features(self.stepper.encoder, pixels, cache_directory(), self.say)
-            self._seen[name, mirrored] = pixels
-        return self._seen[name, mirrored]
+            self._visual[name, mirrored] = pixels
+        return self._visual[name, mirrored]
 
     # Training
 
@@ -156,33 +156,33 @@ class CaptionTask(Trained[AnyImage, CaptionOptions]):
         if not len(work):
             return None
         pairs = self.captions.train.pairs
-        batch = self.pairs_batch(pairs, self.seen("train"), work)
+        batch = self.pairs_batch(pairs, self.visual("train"), work)
         if not self.recipe.data.mirrored:
             return batch
-        turned = self.rows(self.seen("train", mirrored=True), pairs.images[work])
+        turned = self.rows(self.visual("train", mirrored=True), pairs.images[work])
         is_turned = torch.rand(len(work), *[1] * (turned.dim() - 1), device=self.device) < 0.5
-        return replace(batch, seen=torch.where(is_turned, turned, batch.seen))
+        return replace(batch, visual=torch.where(is_turned, turned, batch.visual))
 
-    def pairs_batch(self, pairs: CaptionPairs, seen: Any, work: Array) -> CaptionBatch:
+    def pairs_batch(self, pairs: CaptionPairs, visual: Any, work: Array) -> CaptionBatch:
         words = torch.tensor([pairs.tokens[int(index)] for index in work], device=self.device)
         edge = words.new_ones(len(words), 1)
         return CaptionBatch(
-            self.rows(seen, pairs.images[work]),
+            self.rows(visual, pairs.images[work]),
             torch.cat((BOS * edge, words), 1),
             torch.cat((words, EOS * edge), 1),
         )
 
-    def rows(self, seen: Any, rows: Any) -> Tensor:
+    def rows(self, visual: Any, rows: Any) -> Tensor:
         """Some images out of a memory-mapped file, which is fastest in the order of the file."""
         different, back = np.unique(rows, return_inverse=True)
-        return torch.from_numpy(np.ascontiguousarray(seen[different][back])).to(self.device)
+        return torch.from_numpy(np.ascontiguousarray(visual[different][back])).to(self.device)
 
     def describe(self, work: Array) -> str:
         first = self.vocabulary.decode(self.captions.train.pairs.tokens[int(work[0])]) if len(work) else "none"
         return f"{len(work)} captions, the first: {first!r}"
 
     def _loss(self, batch: CaptionBatch) -> Loss:
-        reading = self.stepper.read(self.encoded(batch.seen), batch.target_in)
+        reading = self.stepper.read(self.encoded(batch.visual), batch.target_in)
         smoothing, words = self.recipe.objective.label_smoothing, batch.target_out.flatten()
         total, nll = linear_cross_entropy(reading.readouts.flatten(0, 1), self.stepper.output, words, smoothing)
         total = total + reading.penalty
@@ -193,9 +193,9 @@ class CaptionTask(Trained[AnyImage, CaptionOptions]):
             baseline.lerp_(nll.mean().to(baseline.dtype), 1 - _KEPT)
         return Loss(total, len(words), {"cross-entropy": float(nll.sum())})
 
-    def encoded(self, seen: Tensor) -> Any:
+    def encoded(self, visual: Tensor) -> Any:
         """Features, or bytes that the encoder turns into them, ready to be looked at."""
-        return self.stepper.encode(self.stepper.features(seen) if seen.dtype == torch.uint8 else seen)
+        return self.stepper.encode(self.stepper.features(visual) if visual.dtype == torch.uint8 else visual)
 
     @property
     def stepper(self) -> Any:
@@ -232,7 +232,7 @@ class CaptionTask(Trained[AnyImage, CaptionOptions]):
         """Captions of the first images of a split."""
         size, names = options.decode(self.recipe.decode).batch_size, self.captions.split(split).names
         parts = (range(start, min(start + size, count)) for start in range(0, count, size))
-        rows = (self.rows(self.seen(split), part) for part in parts)
+        rows = (self.rows(self.visual(split), part) for part in parts)
         return list(self._write(rows, names[:count], options))
 
     # Predicting
@@ -240,7 +240,7 @@ class CaptionTask(Trained[AnyImage, CaptionOptions]):
     def answers(self, examples: Sequence[Example[AnyImage]], options: CaptionOptions) -> Iterator[Caption]:
         size = options.decode(self.recipe.decode).batch_size
         parts = (examples[start : start + size] for start in range(0, len(examples), size))
-        pictures = (torch.from_numpy(np.stack([self.picture(each.content) for each in part])) for part in parts)
+        pictures = (torch.from_numpy(np.stack([self.picture(example.content) for example in part])) for part in parts)
         return self._write(pictures, [example.name or name_of(example.content) for example in examples], options)
 
     @torch.no_grad()
@@ -248,14 +248,14 @@ class CaptionTask(Trained[AnyImage, CaptionOptions]):
         self.model.eval()
         config, done = options.decode(self.recipe.decode), 0
         forced = self.known(options.prefix)
-        for seen in parts:
-            longest = torch.full((len(seen),), _LONGEST, device=self.device)
-            numbers = list(range(done, done + len(seen)))
-            begin = [forced] * len(seen) if forced else None
-            outputs = generate(self.model, self.encoded(seen.to(self.device)), longest, config, begin, numbers)
+        for visual in parts:
+            longest = torch.full((len(visual),), _LONGEST, device=self.device)
+            numbers = list(range(done, done + len(visual)))
+            begin = [forced] * len(visual) if forced else None
+            outputs = generate(self.model, self.encoded(visual.to(self.device)), longest, config, begin, numbers)
             for number, hypotheses in zip(numbers, outputs, strict=True):
                 yield self.in_words(names[number], hypotheses, config.best)
-            done += len(seen)
+            done += len(visual)
 
     def in_words(self, source: str, hypotheses: list[Hypothesis], wanted: int = 1) -> Caption:
         texts = [self.vocabulary.decode(hypothesis.tokens).strip() for hypothesis in hypotheses]
@@ -263,7 +263,7 @@ class CaptionTask(Trained[AnyImage, CaptionOptions]):
         return Caption(source, texts[0], hypotheses, texts[1:], words, wanted)
 
     @torch.no_grad()
-    def given(self, source: AnyImage, text: str) -> Caption:
+    def score_caption(self, source: AnyImage, text: str) -> Caption:
         """A caption that somebody else wrote, as the model reads it, and how probable it is."""
         self.model.eval()
         tokens = self.known(text)
@@ -271,9 +271,9 @@ class CaptionTask(Trained[AnyImage, CaptionOptions]):
             raise UserError(
                 f"a caption of {len(tokens)} words was given, and at most {_LONGEST} are allowed: shorten it"
             )
-        seen = torch.from_numpy(self.picture(source)).to(self.device)[None]
+        visual = torch.from_numpy(self.picture(source)).to(self.device)[None]
         begin = torch.tensor([BOS], device=self.device)
-        scored = score_targets(self.stepper, self.encoded(seen), begin, *as_prefix([tokens]), eos=EOS)
+        scored = score_targets(self.stepper, self.encoded(visual), begin, *as_prefix([tokens]), eos=EOS)
         return self.in_words(name_of(source), scored)
 
     def known(self, text: str) -> list[int]:

@@ -29,9 +29,10 @@ LogProbabilities = np.ndarray[Any, np.dtype[np.float32]]  # (images, classes)
 def evaluate(task: "ImageClassTask", split: SplitName, options: "ImageOptions") -> ClassScores:
     """Where the run scatters its images, those of `options.data` are scattered too."""
     from saccade.views import confusion
+    from saccade.views.document import PICTURES, require_ending
 
     if options.confusion is not None:
-        confusion.require_picture(options.confusion)
+        require_ending(options.confusion, PICTURES)
     with _sampling(task.glimpses, options.samples):
         if options.data is None:
             own = task.images.split(split)

@@ -57,6 +57,6 @@ def _patches(
     the edge."""
     beyond = torch.from_numpy(outside)[:, None, None]
     windows = model.retina.prepare((torch.tensor(pixels) / 255 - beyond)[None])
-    seen = model.retina(windows.expand(len(locations), -1, -1, -1, -1, -1), locations) + beyond  # (T, S, C, P, P)
-    images = seen.permute(0, 1, 3, 4, 2).squeeze(-1).numpy()  # (T, S, P, P, 3) or (T, S, P, P)
+    patches = model.retina(windows.expand(len(locations), -1, -1, -1, -1, -1), locations) + beyond  # (T, S, C, P, P)
+    images = patches.permute(0, 1, 3, 4, 2).squeeze(-1).numpy()  # (T, S, P, P, 3) or (T, S, P, P)
     return tuple(map(tuple, images))

@@ -30,7 +30,8 @@ from saccade.views.view import View
 
 if TYPE_CHECKING:
     from saccade.models.glimpse import GlimpseNetwork
-    from saccade.tasks.image_classes.task import Classified, ImageClassTask
+    from saccade.tasks.classified import Classified
+    from saccade.tasks.image_classes.task import ImageClassTask
 
 Pixel = tuple[int, int]  # row, column
 
@@ -143,7 +144,7 @@ def _summary(maps: Sequence[AttentionMap], layers: Sequence[AttentionMap]) -> tu
     if len(headed) < 2:
         return (), ""
     left_out = {attention.name for attention in headed[:-1]}
-    summary = tuple(each.averaged() if each.name in left_out else each for each in maps)
+    summary = tuple(attention.averaged() if attention.name in left_out else attention for attention in maps)
     return summary, f"shows the heads of the last layer: --only '*' draws those of all {len(headed)} layers"
 
 
@@ -191,11 +192,13 @@ def _looking_from_cells(maps: Sequence[AttentionMap]) -> list[AttentionMap]:
 
 def _rollout(maps: Sequence[AttentionMap]) -> list[AttentionMap]:
     """All layers as one map, where they look over the same cells; read by attention pooling, if the model pools so."""
-    layers = [each for each in maps if isinstance(each.queries, Grid)]
-    if len(layers) < 2 or any(each.queries != layers[0].queries or each.keys != layers[0].queries for each in layers):
+    layers = [attention for attention in maps if isinstance(attention.queries, Grid)]
+    if len(layers) < 2 or any(
+        attention.queries != layers[0].queries or attention.keys != layers[0].queries for attention in layers
+    ):
         return []
     flow = rollout(layers)
-    pools = [each for each in maps if isinstance(each.queries, Tokens) and each.keys == flow.keys]
+    pools = [attention for attention in maps if isinstance(attention.queries, Tokens) and attention.keys == flow.keys]
     if not pools:
         return [flow]
     read = pools[-1].weights.mean(0) @ flow.weights[0]  # (1, K) @ (K, K) -> (1, K)

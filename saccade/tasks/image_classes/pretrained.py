@@ -11,11 +11,13 @@ from saccade.tasks.image_classes.task import ImageClassTask
 
 
 def open_pretrained(directory: Path) -> ImageClassTask | None:
-    """None where the folder is none of theirs."""
+    """None where the folder is none of theirs, or holds a model that reads no images."""
     if not hugging_face.is_hugging_face(directory):
         return None
     theirs = hugging_face.read(directory)
-    pixels = read_standardisation(directory, theirs.image.channels)
+    if theirs.shapes.image is None:
+        return None
+    pixels = read_standardisation(directory, theirs.shapes.image.channels)
     recipe = configs.from_values(
         {
             "description": f"{directory.name}, in the format of Hugging Face",
@@ -24,7 +26,7 @@ def open_pretrained(directory: Path) -> ImageClassTask | None:
         },
         str(directory),
     )
-    shape = replace(theirs.image, stretched=True, resampling=read_resampling(directory))
+    shape = replace(theirs.shapes.image, stretched=True, resampling=read_resampling(directory))
     task = ImageClassTask(recipe, Images(directory, theirs.labels, shape, pixels.mean, pixels.deviation))
     theirs.fill(task.model)
     return task

@@ -42,6 +42,7 @@ from saccade.metrics.classes import ClassScores, score_classes
 from saccade.models.glimpse import TERMS, GlimpseNetwork
 from saccade.models.glimpse import Config as GlimpseConfig
 from saccade.models.shapes import Shapes
+from saccade.tasks.classified import Classified
 from saccade.tasks.held_out import HeldOut
 from saccade.tasks.image_classes import evaluating
 from saccade.tasks.image_classes.options import AttentionOptions, GlimpseOptions, ImageOptions
@@ -74,31 +75,6 @@ class Config(BaseConfig):
     data: ImagesConfig
     augment: AugmentConfig
     objective: ObjectiveConfig
-
-
-@dataclass(frozen=True)
-class Classified:
-    """The likeliest classes of one image and their probabilities, best first."""
-
-    source: str
-    classes: tuple[str, ...]
-    probabilities: tuple[float, ...]
-
-    @property
-    def text(self) -> str:
-        return self.classes[0]
-
-    @property
-    def probability(self) -> float:
-        return self.probabilities[0]
-
-    def lines(self) -> list[str]:
-        """A class and its probability on each line, best first."""
-        return [f"{name}\t{share:.4f}" for name, share in zip(self.classes, self.probabilities, strict=True)]
-
-    def to_dict(self) -> dict[str, Any]:
-        answers = zip(self.classes, self.probabilities, strict=True)
-        return {"source": self.source, "classes": [{"class": name, "probability": share} for name, share in answers]}
 
 
 @dataclass(frozen=True)
@@ -276,12 +252,12 @@ class ImageClassTask(Trained[AnyImage, ImageOptions]):
 
     def costs(self) -> Costs:
         """Operations of a prediction, and of an update: forward over every image of a batch, thrice, as backward takes two."""
-        one = operations(self.model, torch.zeros(1, *self.shape.sizes, device=self.device)) / 1e6
+        forward = operations(self.model, torch.zeros(1, *self.shape.sizes, device=self.device)) / 1e6
         count = len(self.images.train)
         batch = count / math.ceil(count / self.recipe.data.batch_size)  # epochs are cut into batches of the same size
         paths = 1 if self.glimpses is None else self.glimpses.samples  # drawn for a prediction; an update follows one
-        update = 3 * one / paths * batch * self.recipe.train.gradient_accumulation / 1e6
-        return Costs({"MFLOP": one}, {"training TFLOP": update})
+        update = 3 * forward / paths * batch * self.recipe.train.gradient_accumulation / 1e6
+        return Costs({"MFLOP": forward}, {"training TFLOP": update})
 
 
 def stacked(pictures: Iterator[Pixels]) -> Iterator[Tensor]:

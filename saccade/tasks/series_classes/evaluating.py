@@ -59,9 +59,10 @@ class SeriesScores:
 
 def evaluate(task: "SeriesClassTask", split: SplitName, options: "SeriesOptions") -> SeriesScores:
     from saccade.views import confusion
+    from saccade.views.document import PICTURES, require_ending
 
     if options.confusion is not None:
-        confusion.require_picture(options.confusion)
+        require_ending(options.confusion, PICTURES)
     if options.data is None:
         table, numbers, truths = (
             task.series.table,

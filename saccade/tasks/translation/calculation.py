@@ -51,19 +51,19 @@ class Heard:
     weights: list[Tensor] = field(default_factory=list)  # each (H, Q, K)
     values: list[Tensor] = field(default_factory=list)  # each (K, H · D), where the module projects its values
 
-    def score(self, module: Any, given: tuple[Tensor, ...], scores: Tensor) -> None:
-        self.queries.append(_heads_first(given[0]))
-        self.prepared.append(_heads_first(given[1]))
+    def score(self, module: Any, inputs: tuple[Tensor, ...], scores: Tensor) -> None:
+        self.queries.append(_heads_first(inputs[0]))
+        self.prepared.append(_heads_first(inputs[1]))
         self.raw.append(_heads_first(scores))
 
-    def selection(self, module: Any, given: tuple[Any, ...], alignment: Any) -> None:
-        scores, visible = given[0], given[1]
-        seen = torch.ones_like(scores, dtype=torch.bool) if visible is None else visible.expand(scores.shape)
+    def selection(self, module: Any, inputs: tuple[Any, ...], alignment: Any) -> None:
+        scores, visible = inputs[0], inputs[1]
+        looked_at = torch.ones_like(scores, dtype=torch.bool) if visible is None else visible.expand(scores.shape)
         self.biased.append(_heads_first(scores))
-        self.hidden.append(~_heads_first(seen))
+        self.hidden.append(~_heads_first(looked_at))
         self.weights.append(_heads_first(alignment.weights))
 
-    def value(self, module: Any, given: tuple[Tensor, ...], projected: Tensor) -> None:
+    def value(self, module: Any, inputs: tuple[Tensor, ...], projected: Tensor) -> None:
         self.values.append(projected[0])
 
 
@@ -102,7 +102,7 @@ def calculation(
     """How token `query` came to look at token `key`: vectors, score, softmax over the row, share in the context."""
     module = dict(task.model.named_modules()).get(name)
     if not isinstance(module, Attend):
-        names = [each for each, part in task.model.named_modules() if isinstance(part, Attend)]
+        names = [module_name for module_name, part in task.model.named_modules() if isinstance(part, Attend)]
         raise UserError(f"this model has no attention called {name!r}: it has {', '.join(names) or 'none'}")
     batch = collate(TokenPairs.from_lists([(source, target)]), [0]).to(task.device)
     task.model.eval()
@@ -111,9 +111,9 @@ def calculation(
         task.stepper.read(encoded, batch.target_in)
     heads, keys = heard.raw[0].shape[0], heard.raw[-1].shape[-1]
     queries = sum(call.shape[1] for call in heard.raw)
-    for what, given, count in (("head", head, heads), ("query", query, queries), ("key", key, keys)):
-        if given >= count:
-            raise UserError(f"{what} {given} was asked for and there are {count}: count from 0 to {count - 1}")
+    for what, number, count in (("head", head, heads), ("query", query, queries), ("key", key, keys)):
+        if number >= count:
+            raise UserError(f"{what} {number} was asked for and there are {count}: count from 0 to {count - 1}")
     call, row = _place(heard, query)
     values = _values(module, heard, encoded)[head]  # (K, D)
     weights = heard.weights[call][head, row]

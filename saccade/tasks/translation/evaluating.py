@@ -1,6 +1,7 @@
 """How good a run's translations are, by the words, by its perplexity and by the word alignment of its attention."""
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,8 +16,8 @@ from saccade.data.text.shards import TokenPairs
 from saccade.data.text.tokenizer import BOS, EOS
 from saccade.decoding import Hypothesis, score_targets
 from saccade.errors import UserError
-from saccade.layers.cross_entropy import linear_cross_entropy
 from saccade.metrics.bleu import TranslationScores, score_translations
+from saccade.metrics.rouge import rouge
 from saccade.tasks.task import Probable, Scorer, SplitName
 from saccade.tasks.writing import as_prefix
 
@@ -45,11 +46,24 @@ def evaluate(task: "TranslationTask", split: SplitName, options: "TranslationOpt
         sources=[phrase.source for phrase in phrases],
     )
     scores = scores.with_perplexity(perplexity(task, phrases))
+    if task.recipe.evaluate.rouge:
+        references = [phrase.target for phrase in phrases]
+        scores = replace(
+            scores,
+            rouge=rouge([translation.text for translation in translations], references),
+            rouge_of_first_sentences=rouge([first_sentence(phrase.source) for phrase in phrases], references),
+        )
     if not any(phrase.alignment for phrase in phrases):
         return scores
     from saccade.tasks.translation.look import alignment_error
 
     return replace(scores, alignment_error_rate=alignment_error(task, phrases, choose_on=task.corpus.valid))
+
+
+def first_sentence(text: str) -> str:
+    """Up to the first mark that ends one."""
+    found = re.match(r".*?[.!?](?=\s|$)", text)
+    return found[0] if found else text
 
 
 @torch.no_grad()
@@ -63,7 +77,7 @@ def perplexity(task: "TranslationTask", phrases: Sequence[Phrase]) -> float:
     total, count = 0.0, 0
     for indices in TokenBatches(*pairs.lengths, tokens_per_batch=4096, shuffle=False).epoch(0):
         readouts, words, _ = task.readouts(collate(pairs, indices).to(task.device))
-        total += float(linear_cross_entropy(readouts, task.output, words)[0])
+        total += float(task.cross_entropy(readouts, words)[0])
         count += len(words)
     return math.exp(min(total / max(count, 1), 100.0))
 
@@ -110,6 +124,6 @@ def _pairs(files: Sequence[Path | None]) -> list[Pair]:
         if others or holds_both_sides(first) or not first.is_file():
             raise
         raise UserError(
-            f"{first} is one text file and pairs of sentences are needed: name the file with their translations too, "
+            f"{first} is one text file and pairs of sentences are needed: name their translations with --reference, "
             "or give one TSV or JSON lines file with both sides"
         ) from error

@@ -264,11 +264,13 @@ def what_if(task: "TranslationTask", text: str, fields: WhatIfFields) -> Json:
         raise UserError("an empty sentence was given: there is nothing to look at; give some words")
     own = task.translate([text])[0].text if fields.target is None else fields.target
     before_text, target = task.given_target(own)
-    interventions = [_intervention(task, each, source, target, fields.words) for each in fields.interventions]
+    interventions = [_intervention(task, asked, source, target, fields.words) for asked in fields.interventions]
     outcome = changing.what_if(task, source, target, interventions, fields.words)
     (scored,) = score(task, [(text, before_text)])
     writes = task.vocabularies.target
-    before, after = ([asdict(word) for word in words_of(writes, one)] for one in (scored, outcome.hypothesis))
+    before, after = (
+        [asdict(word) for word in words_of(writes, hypothesis)] for hypothesis in (scored, outcome.hypothesis)
+    )
     _mark_changes(before, after)
     return {
         "source": text,

@@ -54,8 +54,8 @@ def look(
     maps = tuple(replay_tokens(task, [pair], only or "*", words)[0])
     if not maps and only is not None:
         raise UserError(_why_none(replay_tokens(task, [pair])[0], only))
-    mean = over_the_source(maps) if maps and only is None else None
-    summary = tuple(overview(maps)) if maps and only is None else ()
+    mean = over_the_source(maps, SOURCE) if maps and only is None else None
+    summary = tuple(overview(maps, SOURCE)) if maps and only is None else ()
     drawn, all_panels = sum(map(panels, summary or maps)), sum(map(panels, maps))
     hint = f"shows {drawn} averages of {all_panels} panels: --only '*' draws every layer and head, and .html holds them all"
     return View(
@@ -67,7 +67,7 @@ def look(
         words=words_of(task.vocabularies.target, hypothesis),
         summary=summary if drawn < all_panels else (),
         hint=(hint if drawn < all_panels else "") if maps else _why_none((), None),
-        first=next((n for n, one in enumerate(maps) if one.key_title == SOURCE), 0)
+        first=next((n for n, attention in enumerate(maps) if attention.key_title == SOURCE), 0)
         if only is None and mean is None
         else 0,
         details={"source": source, "log_prob": hypothesis.log_prob},
@@ -145,10 +145,12 @@ def alignment_errors(
     for start in range(0, len(phrases), batch):
         part = phrases[start : start + batch]
         for phrase, maps in zip(part, replay(task, [(p.source, p.target) for p in part], only), strict=True):
-            for each in maps:
-                if (each.query_title, each.key_title) == (TRANSLATION, SOURCE) and _has_words_of(phrase, each):
-                    links = hard_alignment(each.averaged().weights[0, :-1, :-1])  # without the end tokens
-                    predicted.setdefault(each.name, []).append((links, set(phrase.alignment)))
+            for attention in maps:
+                if (attention.query_title, attention.key_title) == (TRANSLATION, SOURCE) and _has_words_of(
+                    phrase, attention
+                ):
+                    links = hard_alignment(attention.averaged().weights[0, :-1, :-1])  # without the end tokens
+                    predicted.setdefault(attention.name, []).append((links, set(phrase.alignment)))
     return {name: corpus_alignment_error_rate(*zip(*links, strict=True)) for name, links in predicted.items()}
 
 

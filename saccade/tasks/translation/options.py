@@ -11,7 +11,7 @@ from saccade.tasks.writing import SearchOptions
 
 class TranslationOptions(SearchOptions):
     engine: Literal["torch", "ctranslate2"] = option(
-        "torch", "predict", "what computes; ctranslate2 is exported on first use (int8)", served=False
+        "torch", "predict", "inference engine; ctranslate2 (int8) is exported on first use", served=False
     )
     data: Path | None = option(
         None,
@@ -31,5 +31,5 @@ class TranslationOptions(SearchOptions):
     @model_validator(mode="after")
     def _reference_is_of_data(self) -> "TranslationOptions":
         if self.reference is not None and self.data is None:
-            raise ValueError("reference is for data: name the sentences that were translated")
+            raise ValueError("reference needs data: name the sentences that were translated")
         return self

@@ -26,6 +26,7 @@ from saccade.decoding import Hypothesis, max_target_length
 from saccade.errors import UserError
 from saccade.layers.consistency import consistent_cross_entropy
 from saccade.layers.cross_entropy import linear_cross_entropy
+from saccade.layers.pointer import PointerOutput
 from saccade.metrics.bleu import TranslationScores, score_translations
 from saccade.models.shapes import Shapes
 from saccade.tasks.held_out import HeldOut
@@ -56,12 +57,20 @@ from saccade.views.view import View
 class ObjectiveConfig(BaseConfig):
     label_smoothing: float = Field(0.1, ge=0, lt=1)
     consistency: float = Field(
-        0.0, ge=0, description="R-Drop: how much two readings with other dropout must agree; 5 is usual, twice the time"
+        0.0,
+        ge=0,
+        description="R-Drop: weight of the agreement of two forward passes with different dropout; 5 is usual, twice the time",
     )
     reinforce: float = Field(1.0, ge=0, description="hard attention: weight of the REINFORCE term")
     best_by: Literal["bleu", "perplexity"] = Field(
         "bleu",
-        description="which figure of a validation says which checkpoint is kept; perplexity is less of a lottery",
+        description="which figure of a validation says which checkpoint is kept; perplexity is less noisy",
+    )
+
+
+class EvaluateConfig(BaseConfig):
+    rouge: bool = Field(
+        False, description="also score by ROUGE, as summaries are, beside the first sentence of the source"
     )
 
 
@@ -71,6 +80,7 @@ class Config(BaseConfig):
     data: CorpusConfig
     objective: ObjectiveConfig
     decode: DecodeConfig
+    evaluate: EvaluateConfig
 
     @model_validator(mode="after")
     def _data_and_model_fit(self) -> "Config":
@@ -80,6 +90,8 @@ class Config(BaseConfig):
             raise ValueError(
                 "model.shared needs one vocabulary for both sides: set data.joint to true or model.shared to false"
             )
+        if getattr(model, "copies", False):
+            self._check_copying()
         if getattr(model, "selection", "soft") != "hard" and self.objective.reinforce != 1.0:
             raise ValueError(
                 f"objective.reinforce = {self.objective.reinforce:g} is for model.selection=hard: leave it out"
@@ -93,6 +105,17 @@ class Config(BaseConfig):
                 f"set model.max_length to {needed} or more, or data.max_length and decode.max_length to less"
             )
         return self
+
+    def _check_copying(self) -> None:
+        if not self.data.joint or self.data.tokenizer == "words":
+            raise ValueError(
+                "model.copies needs one vocabulary of subwords or characters for both sides, which spell words that were never seen: "
+                "set data.joint=true and data.tokenizer=bpe"
+            )
+        if self.objective.consistency:
+            raise ValueError(
+                "objective.consistency is for models that do not copy: leave it out, or set model.copies=false"
+            )
 
 
 class Translation(Written):
@@ -169,9 +192,9 @@ class TranslationTask(Trained[str, TranslationOptions]):
             batch = batch.twice()
         readouts, words, log_prob = self.readouts(batch)
         if consistency:
-            total, nll = consistent_cross_entropy(readouts, self.output, words, smoothing, consistency)
+            total, nll = consistent_cross_entropy(readouts, self._linear, words, smoothing, consistency)
         else:
-            total, nll = linear_cross_entropy(readouts, self.output, words, smoothing)
+            total, nll = self.cross_entropy(readouts, words, smoothing)
         if log_prob.dim():
             advantage = nll.mean() - nll
             total = total - self.recipe.objective.reinforce * (advantage * log_prob[batch.target_out != PAD]).sum()
@@ -188,11 +211,23 @@ class TranslationTask(Trained[str, TranslationOptions]):
         readouts, log_prob = self.stepper.read(encoded, batch.target_in)
         return readouts[real], batch.target_out[real], log_prob
 
+    def cross_entropy(self, readouts: Tensor, words: Tensor, label_smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
+        """The smoothed loss summed over all words, and the plain negative log-likelihood of each."""
+        if isinstance(self.output, PointerOutput):
+            return self.output.cross_entropy(readouts, words, label_smoothing)
+        return linear_cross_entropy(readouts, self._linear, words, label_smoothing)
+
     @property
-    def output(self) -> nn.Linear:
+    def output(self) -> nn.Linear | PointerOutput:
+        """From readouts to logits of the next word."""
         layer = self.model.output
-        assert isinstance(layer, nn.Linear)
+        assert isinstance(layer, nn.Linear | PointerOutput)
         return layer
+
+    @property
+    def _linear(self) -> nn.Linear:
+        assert isinstance(self.output, nn.Linear)
+        return self.output
 
     # Judging
 
@@ -200,11 +235,11 @@ class TranslationTask(Trained[str, TranslationOptions]):
         phrases = self.corpus.valid[: self.recipe.decode.valid_sentences]
         greedy = TranslationOptions(search="greedy")
         translations = self.translate([phrase.source for phrase in phrases], greedy)
-        texts, references = [each.text for each in translations], [phrase.target for phrase in phrases]
+        texts, references = [translation.text for translation in translations], [phrase.target for phrase in phrases]
         scores = score_translations(texts, references, self.recipe.data.lowercase)
         perplexity = evaluating.perplexity(self, self.corpus.valid)
         metrics = {"perplexity": perplexity, "bleu": scores.bleu, "exact": scores.exact}
-        samples = [f"{each.source} → {each.text}" for each in translations[:3]]
+        samples = [f"{translation.source} → {translation.text}" for translation in translations[:3]]
         # Of equal BLEU (0 at first), the lower perplexity is the better one.
         by_bleu = scores.bleu - 1e-9 * min(perplexity, 1e6)
         best_by = self.recipe.objective.best_by
@@ -310,7 +345,7 @@ class TranslationTask(Trained[str, TranslationOptions]):
                 words = self.vocabularies.target.spellings(normalise(target))
                 unknown = next(word for word, token in zip(words, tokens, strict=True) if token == UNK)
                 raise UserError(
-                    f"the translation shall begin with {target!r} and this model has no word {unknown!r}: use words of its training data"
+                    f"the translation must begin with {target!r} and this model has no word {unknown!r}: use words of its training data"
                 )
         return ids
 

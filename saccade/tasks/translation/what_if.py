@@ -68,8 +68,8 @@ def what_if(
 ) -> Outcome:
     """The translation (tokens) `target` of `source` after interventions, in the order in which somebody made them."""
     task.model.eval()
-    for each in interventions:
-        _check(task, source, target, each)
+    for intervention in interventions:
+        _check(task, source, target, intervention)
     last = interventions[-1] if interventions else None
     forced = target[: last.position] if isinstance(last, Turn) else []
     changed = ChangedSteps(task, interventions)
@@ -106,18 +106,20 @@ class ChangedSteps:
     def always(self) -> Iterator[None]:
         """What holds at every step, and while the source is read."""
         heads: dict[str, list[int]] = {}
-        for each in self.interventions:
-            if isinstance(each, Cut):
-                heads.setdefault(each.name, []).append(each.head)
+        for intervention in self.interventions:
+            if isinstance(intervention, Cut):
+                heads.setdefault(intervention.name, []).append(intervention.head)
         with change_attention(self.model, {name: cut(numbers) for name, numbers in heads.items()}):
             yield
 
     def _turns(self, position: int) -> dict[str, Change]:
         changes: dict[str, list[Change]] = {}
-        for each in self.interventions:
-            if isinstance(each, Turn) and each.position == position:
-                for name in looks_at(self.model, "target", "source") if each.name is None else [each.name]:
-                    change = onto(each.keys, None if each.head is None else [each.head])
+        for intervention in self.interventions:
+            if isinstance(intervention, Turn) and intervention.position == position:
+                for name in (
+                    looks_at(self.model, "target", "source") if intervention.name is None else [intervention.name]
+                ):
+                    change = onto(intervention.keys, None if intervention.head is None else [intervention.head])
                     changes.setdefault(name, []).append(_where_it_looks(change))
         return {name: _in_order(own) for name, own in changes.items()}
 
@@ -152,7 +154,7 @@ def _check(task: "TranslationTask", source: list[int], target: list[int], interv
     if name is not None and name not in allowed:
         what = "no attention to the source" if turning else "no attention"
         raise UserError(f"this model has {what} called {name!r}: choose one of {', '.join(allowed)}")
-    heads = min(getattr(modules[each], "heads", 1) for each in (allowed if name is None else [name]))
+    heads = min(getattr(modules[module_name], "heads", 1) for module_name in (allowed if name is None else [name]))
     if head is not None and head >= heads:
         raise UserError(f"head {head} was asked for, and there are {heads}: count from 0")
     if isinstance(intervention, Turn):

@@ -20,7 +20,8 @@ from saccade.views.maps import AttentionMap
 
 _GAP = 0.14
 _HEADING = 0.28
-_TITLE = 0.25  # a line of text above a panel
+_TITLE, _LINE = 0.25, 0.16  # a line of text above a panel, and every further one
+_TITLE_WIDTH = 2.2  # of a title above a narrower panel, before it is broken
 _WIDEST = 11.0  # panels side by side before they wrap
 _WIDEST_TILES = 16.0
 _LEGEND = 0.6  # beside a strip of series, for their names
@@ -81,8 +82,8 @@ class Layout:
     def section(self, maps: list[AttentionMap]) -> Section:
         if is_heat(maps[0]):
             return self.heat_grids(maps)
-        maps = [_heads_as_rows(each) for each in maps]
-        if all(each.heads == 1 for each in maps):
+        maps = [_heads_as_rows(attention) for attention in maps]
+        if all(attention.heads == 1 for attention in maps):
             return self.tiles(maps)
         return self.layers(maps) if self.named else self.average_and_heads(maps[0])
 
@@ -90,10 +91,14 @@ class Layout:
         """Fully labelled matrices: one, or several side by side, each under its name."""
         section = Section()
         left = top = tallest = 0.0
-        for each in maps:
-            room = max(3.4, _READABLE * max(len(each.queries), len(each.keys))) if self.named else 14.4
-            panel = self.labelled(each, room, title=each.label if self.named or self._is_one_of_many(each) else "")
-            width = panel.row_room + max(self._reach(panel), self.lettering.width([panel.title], 9))
+        for attention in maps:
+            room = max(3.4, _READABLE * max(len(attention.queries), len(attention.keys))) if self.named else 14.4
+            label = attention.label if self.named or self._is_one_of_many(attention) else ""
+            beside = max(_TITLE_WIDTH, _cells(attention, room)[0] * len(attention.keys))
+            title = self.lettering.wrapped(label, 9, beside) if len(maps) > 1 else label
+            panel = self.labelled(attention, room, title=title)
+            heading = self.lettering.width(panel.title.split("\n"), 9, whole=True)
+            width = panel.row_room + max(self._reach(panel), heading)
             if left and left + width > _WIDEST_TILES:
                 left, top, tallest = 0.0, top + tallest + 0.35, 0.0
             section.add(replace(panel, left=left + panel.row_room, top=top + panel.column_room))
@@ -126,20 +131,20 @@ class Layout:
     def layers(self, maps: list[AttentionMap]) -> Section:
         """A row for each map: its mean, then its heads. Words are written once for panels that share them."""
         section = Section()
-        side = min(2.6, max(1.15, 0.085 * max(max(len(each.queries), len(each.keys)) for each in maps)))
-        labelled = [self.labelled(each, side, title="average") for each in maps]
+        side = min(2.6, max(1.15, 0.085 * max(max(len(attention.queries), len(attention.keys)) for attention in maps)))
+        labelled = [self.labelled(attention, side, title="average") for attention in maps]
         start, top = max(panel.row_room for panel in labelled), 0.0
         keys_above = None
-        for each, mean in zip(maps, labelled, strict=True):
-            if each.keys == keys_above:
+        for attention, mean in zip(maps, labelled, strict=True):
+            if attention.keys == keys_above:
                 mean = replace(mean, columns=None, column_title="", column_room=0.0)
-            keys_above = each.keys
-            section.headings.append((top, each.label))
+            keys_above = attention.keys
+            section.headings.append((top, attention.label))
             top += _HEADING + (mean.column_room or _TITLE)
-            mean = replace(mean, weights=each.averaged().weights[0], left=start, top=top, numbers=False)
-            section.add(mean if each.heads > 1 else replace(mean, title=""))
+            mean = replace(mean, weights=attention.averaged().weights[0], left=start, top=top, numbers=False)
+            section.add(mean if attention.heads > 1 else replace(mean, title=""))
             left = start + max(mean.width, 0.5) + 2.5 * _GAP
-            for index, weights in enumerate(each.weights if each.heads > 1 else ()):
+            for index, weights in enumerate(attention.weights if attention.heads > 1 else ()):
                 head = replace(mean, weights=weights, left=left, title=f"head {index}")
                 section.add(replace(head, rows=None, row_title="", column_title=""))
                 left += max(mean.width, 0.5) + _GAP
@@ -149,22 +154,22 @@ class Layout:
     def heat_grids(self, maps: list[AttentionMap]) -> Section:
         """A small picture of the image's cells for each word, step or leading token that looks at it."""
         section, top = Section(), 0.0
-        for each in maps:
+        for attention in maps:
             if self.named:
-                section.headings.append((top, each.label))
+                section.headings.append((top, attention.label))
                 top += _HEADING
-            grid = each.keys if isinstance(each.keys, Grid) else each.queries
+            grid = attention.keys if isinstance(attention.keys, Grid) else attention.queries
             assert isinstance(grid, Grid)
             shape, beside = (grid.rows, grid.columns), len(grid.extra)
             cell, above, left = 1.2 / max(shape), _TITLE + 0.15 * beside, 0.0
-            for name, row in _looks(each):
+            for name, row in _looks(attention):
                 notes = [f"→ {extra} {number(weight) or 0}" for extra, weight in zip(grid.extra, row, strict=False)]
                 width = max(cell * shape[1], self.lettering.width([name, *notes], 9)) + _GAP
                 if left and left + width > _WIDEST:
                     left, top = 0.0, top + above + cell * shape[0] + 0.08
                 cells = row[beside:].reshape(shape)
                 title = "\n".join([self.lettering.shown(name), *notes])
-                section.add(Panel(cells, left, top + above, (cell, cell), title=title, keys=len(each.keys)))
+                section.add(Panel(cells, left, top + above, (cell, cell), title=title, keys=len(attention.keys)))
                 left += width
             top += above + cell * shape[0] + 0.22
         return section
@@ -188,7 +193,7 @@ class Layout:
             column_title=attention.key_title,
             slant=slant,
             row_room=rows.width(self.lettering) + rows.extra + 0.35,
-            column_room=above + _TITLE + (_TITLE if title else 0.0),
+            column_room=above + _TITLE + title_room(title),
             numbers=min(across, down) >= 0.34,
         )
 
@@ -203,6 +208,11 @@ class Layout:
         edge = panel.columns
         ends = [0.72 * self.lettering.width([text], edge.size) if text else 0.0 for text in edge.texts]
         return max(panel.width, *((place + 0.5) * panel.cell[0] + end for place, end in enumerate(ends)))
+
+
+def title_room(title: str) -> float:
+    """Inches above a panel for its title, which may have several lines."""
+    return _TITLE + _LINE * title.count("\n") if title else 0.0
 
 
 def is_heat(attention: AttentionMap) -> bool:

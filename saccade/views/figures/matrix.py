@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from saccade.views.figures.canvas import BAR, Block, Canvas
-from saccade.views.figures.layout import Layout, Panel, Section
+from saccade.views.figures.layout import Layout, Panel, Section, title_room
 from saccade.views.figures.palette import FRAME, INK, QUIET, limit_of, number, scale_to
 from saccade.views.lettering import Lettering
 from saccade.views.maps import AttentionMap
@@ -68,7 +68,7 @@ def _letter(axes: Any, panel: Panel, limit: float, lettering: Lettering) -> None
         left = {"transform": shifted(axes.transAxes, -panel.row_room, 0), "rotation": 90, "va": "center"}
         lettering.write(axes, 0, 0.5, panel.row_title, 9, color=QUIET, **left)
     if panel.column_title:
-        up = panel.column_room - (0.25 if panel.title else 0.0)
+        up = panel.column_room - title_room(panel.title)
         lettering.write(
             axes, 0, 1, panel.column_title, 9, color=QUIET, transform=shifted(axes.transAxes, 0, up), va="top"
         )

@@ -87,12 +87,15 @@ def _is_one_look(attention: AttentionMap) -> bool:
 def _word_shelves(maps: Sequence[AttentionMap]) -> list[Shelf]:
     """All layers together first; then each layer, or each head of the only one."""
     photo = Panel("the picture")
-    alike = all((each.queries, each.keys) == (maps[0].queries, maps[0].keys) for each in maps)
+    alike = all((attention.queries, attention.keys) == (maps[0].queries, maps[0].keys) for attention in maps)
     if len(maps) > 1 and not alike:
-        return [Shelf(each.label, _MIDDLE, [photo, *_words(each, each.weights.mean(0))]) for each in maps]
-    together: NDArray[np.float32] = np.mean([each.weights.mean(0) for each in maps], axis=0)  # (Q, K)
+        return [
+            Shelf(attention.label, _MIDDLE, [photo, *_words(attention, attention.weights.mean(0))])
+            for attention in maps
+        ]
+    together: NDArray[np.float32] = np.mean([attention.weights.mean(0) for attention in maps], axis=0)  # (Q, K)
     if len(maps) > 1:
-        means = [Shelf(each.label, _MIDDLE, _words(each, each.weights.mean(0))) for each in maps]
+        means = [Shelf(attention.label, _MIDDLE, _words(attention, attention.weights.mean(0))) for attention in maps]
         return [Shelf(f"average of {len(maps)} layers", _MIDDLE, [photo, *_words(maps[0], together)]), *means]
     (only,) = maps
     if only.heads == 1:
@@ -132,8 +135,8 @@ class _Look:
     """A map of one row, and what its panels have in common."""
 
     attention: AttentionMap
-    whole: AttentionMap
-    query: int | None  # of `whole`; None is the mean of all
+    every_row: AttentionMap
+    query: int | None  # of `every_row`; None is the mean of all
     viewer: str  # who looks, where that differs between maps
     mark: Mark | None  # the cell that looks, where it is another than the one framed on the picture
 
@@ -152,7 +155,7 @@ class _Look:
     def even(self) -> float | None:
         """The weight that everything in view would get if all got the same. None where the mean of all cells is shown and they see
         different parts of the picture."""
-        sees = self.whole.weights.max(0) > 0  # (H, Q, K) -> (Q, K)
+        sees = self.every_row.weights.max(0) > 0  # (H, Q, K) -> (Q, K)
         row = sees[0 if self.query is None else self.query]
         if (self.query is None and (sees != row).any()) or not row.any():
             return None
@@ -185,27 +188,27 @@ def _layer_shelves(view: "View", shown: Sequence[AttentionMap]) -> list[Shelf]:
 
 def _looks(view: "View") -> list[_Look]:
     pairs = [
-        (row, whole)
-        for row, whole in zip(view.rows(), view.maps, strict=True)
-        if isinstance(row.keys, Grid) and _is_one_look(whole)
+        (row, every_row)
+        for row, every_row in zip(view.rows(), view.maps, strict=True)
+        if isinstance(row.keys, Grid) and _is_one_look(every_row)
     ]
     differ = len({_viewer(row, "the cell") for row, _ in pairs}) > 1
-    framed = next((whole.queries for _, whole in reversed(pairs) if isinstance(whole.queries, Grid)), None)
+    framed = next((every_row.queries for _, every_row in reversed(pairs) if isinstance(every_row.queries, Grid)), None)
     return [
         _Look(
             row,
-            whole,
-            view.seen_from.get(whole.name) if isinstance(whole.queries, Grid) else 0,
+            every_row,
+            view.seen_from.get(every_row.name) if isinstance(every_row.queries, Grid) else 0,
             f"from {_viewer(row, 'the cell')}" if differ else "",
-            None if whole.queries == framed else _mark(view, whole),
+            None if every_row.queries == framed else _mark(view, every_row),
         )
-        for row, whole in pairs
+        for row, every_row in pairs
     ]
 
 
 def _framed(looks: Sequence[_Look]) -> AttentionMap | None:
     """The last map in which cells look."""
-    return next((look.whole for look in reversed(looks) if isinstance(look.whole.queries, Grid)), None)
+    return next((look.every_row for look in reversed(looks) if isinstance(look.every_row.queries, Grid)), None)
 
 
 def _mark(view: "View", attention: AttentionMap | None) -> Mark | None:
@@ -259,8 +262,8 @@ def blended(picture: Pixels, cells: NDArray[np.float32], grid: Grid, limit: floa
 def uncovered(picture: Pixels, cells: NDArray[np.float32]) -> NDArray[np.float64]:
     """The picture as it is where a cell (rows, columns) has weight, and pale elsewhere: what hard attention saw."""
     large = enlarged(picture)
-    seen = Image.fromarray((cells > 0).astype(np.uint8)).resize(large.shape[1::-1], Image.Resampling.NEAREST)
-    return np.where(np.asarray(seen, bool)[..., None], large, _pale(large))
+    covered = Image.fromarray((cells > 0).astype(np.uint8)).resize(large.shape[1::-1], Image.Resampling.NEAREST)
+    return np.where(np.asarray(covered, bool)[..., None], large, _pale(large))
 
 
 def _pale(large: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -9,6 +9,7 @@ import {LARGEST_TABLE, Matrix} from "./matrix.js";
 import {Boxes} from "./objects.js";
 import {Multiples, Overlay} from "./overlay.js";
 import {onTheme} from "./palette.js";
+import {Running, isRunning} from "./running.js";
 import {Player} from "./steps.js";
 import {isSlight, limitOfMap} from "./weights.js";
 
@@ -72,6 +73,7 @@ export class MapView {
     if (queries.kind === "objects" && isGrid(keys)) return [new Boxes(map, photo)];
     if (isGrid(keys)) return [new Overlay(map, photo, probabilities)];
     if (isGrid(queries)) return [new Multiples(map, photo)];
+    if (isRunning(map)) return [new Running(map)];
     const isSmall = queries.labels.length * keys.labels.length <= LARGEST_TABLE;
     return [new Arcs(map), ...(isSmall ? [new Matrix(map, Boolean(this.onCell))] : [])];
   }
@@ -133,6 +135,7 @@ export class MapView {
 
   hint() {
     const {queries, keys} = this.map;
+    if (isRunning(this.map)) return "The darker a word, the more of the weight it has.";
     if (queries.labels.length === 1) return `Where ${queries.labels[0]} looks.${this.placeHint ? ` ${this.placeHint}` : ""}`;
     if (queries.kind === "steps" && isGrid(keys)) return "Play the steps, or choose one by its number.";
     if (isGrid(queries) && isGrid(keys)) return "Seen from all cells on average. Hover over, tap or move to a cell to see where it looks.";

@@ -6,6 +6,7 @@ import {stepColour} from "./palette.js";
 import {Stage} from "./stage.js";
 import {limitOf} from "./weights.js";
 
+const UNSEEN = .3;      // how bright the picture is where nothing was seen yet
 const PAUSE = 900;      // milliseconds between the steps of a film
 
 export class Player {
@@ -49,11 +50,15 @@ export class Player {
     this.beliefs?.show(this.axis.probabilities[step]);
   }
 
-  // The picture pale where nothing was seen yet, and as it is inside the sharpest windows so far; coarser ones uncover half as much.
+  // The picture dark where nothing was seen yet, as in figures, and as it is inside the sharpest windows so far; coarser ones uncover half
+  // as much.
   paintWindows(last) {
     const {canvas} = this.stage, pen = canvas.getContext("2d"), scale = canvas.width / this.photo.columns;
     pen.globalAlpha = 1;
-    if (this.photo.pale) pen.drawImage(this.photo.pale, 0, 0);
+    pen.fillStyle = "#000";
+    pen.fillRect(0, 0, canvas.width, canvas.height);
+    pen.globalAlpha = UNSEEN;
+    if (this.photo.colour) pen.drawImage(this.photo.colour, 0, 0);
     const shown = this.axis.windows.slice(0, last + 1), scales = Math.max(...shown.map((squares) => squares.length));
     for (let level = scales - 1; level >= 0; level--) shown.forEach((squares) => {
       if (!squares[level] || !this.photo.colour) return;
@@ -62,7 +67,7 @@ export class Player {
       if (width > 0 && height > 0) pen.drawImage(this.photo.colour, left, top, width, height, left, top, width, height);
     });
     pen.globalAlpha = 1;
-    canvas.setAttribute("aria-label", `The picture after ${last + 1} of ${this.count} steps, pale where nothing was seen yet`);
+    canvas.setAttribute("aria-label", `The picture after ${last + 1} of ${this.count} steps, dark where nothing was seen yet`);
     this.drawPath(last);
   }
 

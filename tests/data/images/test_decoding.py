@@ -164,6 +164,17 @@ def test_a_bomb_is_refused_before_it_is_decoded(monkeypatch):
         open_image(packed(Image.new("L", (20, 20))), "small bomb.png")
 
 
+def test_a_picture_that_is_refined_for_ever_is_refused_before_it_is_decoded():
+    noise = Image.fromarray(np.random.default_rng(0).integers(0, 256, (40, 40, 3), dtype=np.uint8))
+    content = packed(noise, "JPEG", progressive=True)
+    last = content.rindex(b"\xff\xda")
+    bomb = content[:last] + content[last:-2] * 200 + content[-2:]
+    with pytest.raises(BadImage, match=r"bomb\.jpg has 2\d\d scans, which take far too long .*at most 100"):
+        open_image(bomb, "bomb.jpg")
+    with_a_film = content + b"\xff\xda" * 500
+    assert unpacked(with_a_film)[0].shape == (6, 8, 3)
+
+
 def test_pixels_of_unknown_range_are_refused():
     with pytest.raises(BadImage, match="floating-point pixels"):
         unpacked(packed(Image.new("F", (8, 6)), "TIFF"))

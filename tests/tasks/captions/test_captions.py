@@ -125,7 +125,7 @@ def test_a_batch_holds_captions_of_one_length_each_beside_its_own_image(captions
         for row, index in enumerate(work):
             image = captions.train.pairs.images[index]
             assert captions.vocabulary.decode(batch.target_out[row]) in captions.train.captions[image]
-            assert np.array_equal(batch.seen[row].numpy(), captions.train.pixels[image])
+            assert np.array_equal(batch.visual[row].numpy(), captions.train.pixels[image])
         seen += work.tolist()
     assert sorted(seen) == list(range(80))
 
@@ -136,12 +136,12 @@ def test_images_are_mirrored_as_often_as_not_in_training_and_never_else(captions
     torch.manual_seed(0)
     turned = []
     for work in task.epoch(0, 0, 1):
-        for row, index in zip(task.batch(work).seen.numpy(), work, strict=True):
+        for row, index in zip(task.batch(work).visual.numpy(), work, strict=True):
             image = captions.train.pixels[captions.train.pairs.images[index]]
             turned.append(np.array_equal(row, image[..., ::-1]))
             assert turned[-1] or np.array_equal(row, image)
     assert 25 < sum(turned) < 55
-    assert np.array_equal(task.seen("valid"), captions.valid.pixels)
+    assert np.array_equal(task.visual("valid"), captions.valid.pixels)
 
 
 def test_processes_share_every_batch(captions):
@@ -158,7 +158,7 @@ def test_the_loss_is_torchs_and_the_models_penalty(captions, name, smoothing):
     task.model.eval()
     batch = task.batch(task.epoch(0, 0, 1)[0])
     loss = task.steps()[0].loss(batch)
-    reading = task.model.read(task.model.encode(task.model.features(batch.seen)), batch.target_in)
+    reading = task.model.read(task.model.encode(task.model.features(batch.visual)), batch.target_in)
     logits = task.model.output(reading.readouts).flatten(0, 1)
     words = batch.target_out.flatten()
     expected = F.cross_entropy(logits, words, reduction="sum", label_smoothing=smoothing) + reading.penalty
@@ -176,7 +176,7 @@ def test_hard_attention_is_rewarded_for_words_better_than_the_moving_mean(captio
     task.model.baseline.fill_(2.0)
     batch = task.batch(task.epoch(0, 0, 1)[0])
     loss = task.steps()[0].loss(batch)
-    reading = task.model.read(task.encoded(batch.seen), batch.target_in)
+    reading = task.model.read(task.encoded(batch.visual), batch.target_in)
     nll = F.cross_entropy(task.model.output(reading.readouts).transpose(1, 2), batch.target_out, reduction="none")
     expected = nll.sum() + reading.penalty - 0.5 * ((2.0 - nll.detach()) * reading.log_prob).sum()
     torch.testing.assert_close(loss.total, expected)
@@ -215,7 +215,7 @@ def test_every_model_overfits_eight_captions(captions, name):
     trained(task, 400, rate=3e-3)
     task.model.eval()
     batch = task.batch(works[0])
-    reading = task.model.read(task.encoded(batch.seen), batch.target_in)
+    reading = task.model.read(task.encoded(batch.visual), batch.target_in)
     right = task.model.output(reading.readouts).argmax(-1) == batch.target_out
     assert right.float().mean() > 0.9
 
@@ -273,7 +273,7 @@ def test_the_batch_changes_no_caption(soft, monkeypatch):
 
 def test_a_given_caption_has_the_probability_that_torch_says(soft):
     picture = np.ascontiguousarray(soft.captions.test.pixels[0].transpose(1, 2, 0))
-    given = soft.given(picture, "A red, and a BLUE square!")
+    given = soft.score_caption(picture, "A red, and a BLUE square!")
     ids = soft.vocabulary.encode("a red and a blue square")
     assert given.text == "a red and a blue square"
     assert given.hypotheses[0].tokens == ids
@@ -309,9 +309,9 @@ def test_a_frozen_encoder_looks_once_and_its_features_are_what_the_model_gets(ca
     task = CaptionTask(frozen, captions)
     work = task.epoch(0, 0, 1)[0]
     batch = task.batch(work)
-    assert batch.seen.shape == (len(work), 16, 16)
-    expected = learning.model.features(learning.batch(work).seen)
-    torch.testing.assert_close(batch.seen.float(), expected, atol=2e-3, rtol=2e-3)
+    assert batch.visual.shape == (len(work), 16, 16)
+    expected = learning.model.features(learning.batch(work).visual)
+    torch.testing.assert_close(batch.visual.float(), expected, atol=2e-3, rtol=2e-3)
     assert len(list((tmp_path / "features").glob("*.npy"))) == 1
     loss = task.steps()[0].loss(batch)
     loss.total.backward()

@@ -160,9 +160,9 @@ class Author(Describer):
     def _do(self, agent: Agent, budget: int, tense: When) -> Span:
         group = self._pick(OBJECTS[agent.kind])
         verb, denied = self._verb(agent.phrase, self._fresh(group.verbs), tense)
-        thing = self._noun(group, budget - len(verb.english), denied=denied)
-        whole = join(verb, thing)
-        if len(thing.english) > 4:
+        object_ = self._noun(group, budget - len(verb.english), denied=denied)
+        whole = join(verb, object_)
+        if len(object_.english) > 4:
             return whole
         if group in (BUILDINGS, OUTDOORS):
             return self._with_time(whole, budget, tense)
@@ -174,13 +174,13 @@ class Author(Describer):
         first, second = self._fresh(group.verbs), self._fresh(group.verbs)
         if first is second or tense == "present" or tense == "future":
             return self._do(agent, budget, tense)
-        thing = self._noun(group, 3, definite=True)
-        if thing.plural:
-            pronoun = Object("them", "les", thing.feminine, True)
+        object_ = self._noun(group, 3, definite=True)
+        if object_.plural:
+            pronoun = Object("them", "les", object_.feminine, True)
         else:
-            pronoun = Object("it", "la" if thing.feminine else "le", thing.feminine, False)
+            pronoun = Object("it", "la" if object_.feminine else "le", object_.feminine, False)
         again = verb_phrase(agent.phrase, second, tense, pronoun=pronoun, preceding=pronoun)
-        whole = join(verb_phrase(agent.phrase, first, tense), thing, fixed(say.AND), again)
+        whole = join(verb_phrase(agent.phrase, first, tense), object_, fixed(say.AND), again)
         return self._with_time(whole, budget, tense)
 
     def _give(self, agent: Agent, budget: int, tense: When) -> Span:

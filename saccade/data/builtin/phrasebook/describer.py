@@ -44,11 +44,8 @@ Kind = Literal["folk", "office", "body"]  # people in private, people in office,
 FOLK = (lexicon.FOLK, lexicon.FOLK, lexicon.KIN)
 OFFICES = (lexicon.LEADERS, lexicon.OFFICES)
 PEOPLE = (*FOLK, *OFFICES)
-PRONOUNS = (
-    *say.SUBJECTS,
-    *say.SUBJECTS[:1],
-    *say.SUBJECTS[:1],
-)  # "I" has verb forms of its own, so it comes more often
+# "I" has verb forms of its own, so it comes more often
+PRONOUNS = (*say.SUBJECTS, *say.SUBJECTS[:1], *say.SUBJECTS[:1])
 PERSONS = (*say.GIRLS, *say.BOYS)
 SINGLE_COUNTRIES = tuple(country for country in say.COUNTRIES if not country.plural)
 IN_NAMED = pairing("in", "à")

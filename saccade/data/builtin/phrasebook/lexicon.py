@@ -43,9 +43,8 @@ class Adjective:
 
 @dataclass(frozen=True, eq=False)
 class Determiner:
-    singular: tuple[
-        Pairing, ...
-    ]  # masculine, feminine, masculine before a vowel, feminine before a vowel; () if there is none
+    # masculine, feminine, masculine before a vowel, feminine before a vowel; () if there is none
+    singular: tuple[Pairing, ...]
     plural: tuple[Pairing, ...]  # masculine, feminine; () if there is none
 
 

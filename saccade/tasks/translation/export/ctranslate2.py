@@ -117,7 +117,7 @@ def _checked_difference(task: "TranslationTask", directory: Path) -> float:
     pairs = _pairs(task)
     theirs = CTranslate2Search(directory, task.vocabularies, compute_type="float32").log_probs(pairs)
     ours = [_log_probs(task.model, pair) for pair in pairs]
-    difference = max(float(np.abs(np.subtract(one, other)).max()) for one, other in zip(ours, theirs, strict=True))
+    difference = max(float(np.abs(np.subtract(own, their)).max()) for own, their in zip(ours, theirs, strict=True))
     if not difference <= TOLERANCE:
         raise UserError(
             f"CTranslate2 does not compute what torch computes (log-probabilities differ by {difference:.1e}, allowed are "
@@ -130,7 +130,9 @@ def _pairs(task: "TranslationTask") -> list[tuple[list[int], list[int]]]:
     """A few held-out pairs, the shortest that can be, and one that is as long as the model allows."""
     vocabularies, longest = task.vocabularies, task.recipe.data.max_length
     phrases = task.corpus.valid[:8]
-    pairs = [(vocabularies.source.encode(each.source), vocabularies.target.encode(each.target)) for each in phrases]
+    pairs = [
+        (vocabularies.source.encode(phrase.source), vocabularies.target.encode(phrase.target)) for phrase in phrases
+    ]
     draw = np.random.default_rng(1)
     for source_length, target_length in ((1, 0), (longest, min(longest, task.recipe.decode.max_length - 1))):
         source = draw.integers(UNK, len(vocabularies.source), source_length).tolist()
@@ -156,7 +158,7 @@ def _agreement(task: "TranslationTask", directory: Path, quantised: bool) -> tup
     ours = task.translate(sources, TranslationOptions(search="beam", coverage_penalty=0.0, **beam))
     engine = CTranslate2Search(directory, task.vocabularies, hasty=quantised)
     theirs = engine.translate(task, sources, config)
-    same = sum(one.hypotheses[0].tokens == other.hypotheses[0].tokens for one, other in zip(ours, theirs, strict=True))
+    same = sum(own.hypotheses[0].tokens == their.hypotheses[0].tokens for own, their in zip(ours, theirs, strict=True))
     return same, len(sources)
 
 

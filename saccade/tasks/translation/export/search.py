@@ -97,26 +97,31 @@ class CTranslate2Search:
     def _search(self, sources: Sequence[Sequence[int]], config: DecodeConfig) -> list[list[Hypothesis]]:
         """The `config.best` best hypotheses for each source (tokens without eos), none longer than its own limit."""
         limits = [min(max_target_length(len(source) + 1), config.max_length) for source in sources]
-        found = self._translate(sources, max(limits), config)
+        results = self._translate(sources, max(limits), config)
         again: dict[tuple[int, bool], list[int]] = {}
-        for row, candidates in enumerate(found):
-            padded = any(PAD in each.tokens for each in candidates)
-            if padded or any(len(each.tokens) > limits[row] for each in candidates):
+        for row, candidates in enumerate(results):
+            padded = any(PAD in candidate.tokens for candidate in candidates)
+            if padded or any(len(candidate.tokens) > limits[row] for candidate in candidates):
                 again.setdefault((limits[row], padded), []).append(row)
         for (limit, padded), rows in again.items():
             translated = self._translate([sources[row] for row in rows], limit, config, without_pad=padded)
             for row, candidates in zip(rows, translated, strict=True):
-                found[row] = self._scored_again(sources[row], candidates) if padded else candidates
+                results[row] = self._scored_again(sources[row], candidates) if padded else candidates
         _, best, penalty = _beam(config)
-        return [[each.hypothesis(penalty) for each in _ranked(candidates, penalty)[:best]] for candidates in found]
+        return [
+            [candidate.hypothesis(penalty) for candidate in _ranked(candidates, penalty)[:best]]
+            for candidates in results
+        ]
 
     def _scored_again(self, source: Sequence[int], candidates: list[Candidate]) -> list[Candidate]:
         """With the log-probabilities of the whole vocabulary: those of a search without <pad> are of the rest of it. Each once: a beam
         wider than what is left of the vocabulary is filled up with the same again."""
-        candidates = list({tuple(each.tokens): each for each in candidates}.values())
-        pairs = [(source, each.tokens[:-1] if each.finished else each.tokens) for each in candidates]
+        candidates = list({tuple(candidate.tokens): candidate for candidate in candidates}.values())
+        pairs = [
+            (source, candidate.tokens[:-1] if candidate.finished else candidate.tokens) for candidate in candidates
+        ]
         scored = zip(candidates, self.log_probs(pairs), strict=True)
-        return [each._replace(log_prob=sum(found[: len(each.tokens)])) for each, found in scored]
+        return [candidate._replace(log_prob=sum(log_probs[: len(candidate.tokens)])) for candidate, log_probs in scored]
 
     def log_probs(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[list[float]]:
         """Of each pair of source and target (tokens without eos): the log-probability of every target token and of eos."""
@@ -185,7 +190,7 @@ def _beam(config: DecodeConfig) -> tuple[int, int, float]:
 
 def _ranked(candidates: list[Candidate], penalty: float) -> list[Candidate]:
     """Best first; what has not ended at its limit ranks behind all that has."""
-    return sorted(candidates, key=lambda each: (each.finished, each.score(penalty)), reverse=True)
+    return sorted(candidates, key=lambda candidate: (candidate.finished, candidate.score(penalty)), reverse=True)
 
 
 def _names(tokens: Sequence[int], vocabulary: Sequence[str]) -> list[str]:
