@@ -16,11 +16,12 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 from saccade.config.files import format_place, parse, quoted
-from saccade.files import write_text
-from saccade.stored import Stored, open_regular, read_json
+from saccade.files import open_regular, read_bytes, write_text
+from saccade.stored import Stored, read_json
 
 NAME = "checksums.json"
 _CONFIG = "config.yaml"
+_MOST_CONFIG = 1 << 20  # bytes
 _WRITTEN_LATER = {_CONFIG, NAME, "model.safetensors", "metrics.jsonl", "state", "samples", "tensorboard"}
 _SMALL = 1 << 24  # bytes: a larger file in a folder is checked when it is opened, not whenever the run is
 
@@ -76,7 +77,7 @@ def edits(run: Path) -> list[Edit]:
     path = run / _CONFIG
     if record is None:
         return []
-    now = path.read_text(encoding="utf-8-sig")
+    now = read_bytes(path, _MOST_CONFIG).decode("utf-8-sig")
     if now == record.config:
         return []
     before, after = (_flat(parse(text, str(path))[0]) for text in (record.config, now))

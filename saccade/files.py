@@ -1,11 +1,13 @@
-"""Files and directories that are complete or absent: written under another name, then renamed."""
+"""Files that are complete or absent: written under another name, then renamed. Only files are read, and of a limited size."""
 
 import glob
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from saccade.errors import UserError
 
@@ -13,6 +15,9 @@ try:
     import fcntl
 except ImportError:  # a system without such locks
     fcntl = None  # type: ignore[assignment]
+
+
+MOST_BYTES = 1 << 26  # of a file that is read whole, unless its reader says otherwise
 
 
 def expanded(path: str | os.PathLike[str]) -> Path:
@@ -178,3 +183,34 @@ def make_directory(path: Path) -> None:
 def write_text(path: Path, text: str) -> None:
     with replacing(path) as aside:
         aside.write_text(text, encoding="utf-8")
+
+
+def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
+    """The file, opened to read. A pipe, a socket or a device would block for ever or never end."""
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        kind = "a folder" if stat.S_ISDIR(mode) else "a pipe" if stat.S_ISFIFO(mode) else "a device or a socket"
+        raise NotAFile(f"it is {kind}, not a file")
+    return open(descriptor, "rb")
+
+
+class NotAFile(OSError):
+    """A pipe, a device, a socket or a folder where a file is wanted."""
+
+    @property
+    def strerror(self) -> str:  # type: ignore[override]
+        return str(self)
+
+
+def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > most:
+            raise ValueError(f"it has {size:,} bytes and may have at most {most:,}")
+        return file.read(size)
+
+
+def read_text(path: Path, most: int = MOST_BYTES) -> str:
+    return read_bytes(path, most).decode("utf-8")

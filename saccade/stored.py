@@ -7,16 +7,16 @@ Whatever is wrong is an OSError or a ValueError with a reason, for the caller's 
 """
 
 import os
-import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.lib import format as npy
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-MOST_BYTES = 1 << 26  # of a file that is read whole, unless its reader says otherwise
+from saccade.files import MOST_BYTES, open_regular, read_bytes
+
 _LONGEST_NPY_HEADER = 1 << 10
 
 Kind = TypeVar("Kind")
@@ -26,37 +26,6 @@ class Stored(BaseModel):
     """What a JSON file holds: no value is turned into another type, and keys of later versions are ignored."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore", allow_inf_nan=False)
-
-
-def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
-    """The file, opened to read. A pipe, a socket or a device would block for ever or never end."""
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    mode = os.fstat(descriptor).st_mode
-    if not stat.S_ISREG(mode):
-        os.close(descriptor)
-        kind = "a folder" if stat.S_ISDIR(mode) else "a pipe" if stat.S_ISFIFO(mode) else "a device or a socket"
-        raise NotAFile(f"it is {kind}, not a file")
-    return open(descriptor, "rb")
-
-
-class NotAFile(OSError):
-    """A pipe, a device, a socket or a folder where a file is wanted."""
-
-    @property
-    def strerror(self) -> str:  # type: ignore[override]
-        return str(self)
-
-
-def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
-    with open_regular(path) as file:
-        size = os.fstat(file.fileno()).st_size
-        if size > most:
-            raise ValueError(f"it has {size:,} bytes and may have at most {most:,}")
-        return file.read(size)
-
-
-def read_text(path: Path, most: int = MOST_BYTES) -> str:
-    return read_bytes(path, most).decode("utf-8")
 
 
 def read_json(path: Path, kind: type[Kind], most: int = MOST_BYTES) -> Kind:

@@ -15,8 +15,7 @@ from typing import Any
 import yaml
 
 from saccade.errors import ConfigError
-from saccade.files import expanded
-from saccade.stored import read_bytes
+from saccade.files import expanded, read_bytes
 
 FOLDER = Path(__file__).parents[1] / "recipes"
 Place = tuple[str | int, ...]  # ("model", "layers") is model.layers

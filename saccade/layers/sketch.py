@@ -78,8 +78,11 @@ def check_sketch(build: Callable[[], nn.Module]) -> None:
         if saved is None or shapes is None:
             raise UserError(f"this model has more than {_MOST_TENSORS:,} tensors: set fewer layers") from None
         raise _misfit(saved.origin, f"it has {len(shapes):,} tensors and the model has more") from None
-    except (RuntimeError, OverflowError, MemoryError) as error:
-        if isinstance(error, RuntimeError) and not {"overflow", "overflowed"} & set(str(error).lower().split()):
+    except UserError:
+        raise
+    except Exception as error:
+        too_large = isinstance(error, OverflowError | MemoryError) or "overflow" in str(error)
+        if not too_large:
             return  # a model that cannot be built without memory: building it says what is wrong
         raise UserError(f"this model is too large for any machine ({_first_line(error)}): set smaller sizes") from None
     tensors = own_tensors(sketch)

@@ -26,8 +26,8 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from saccade.errors import UserError
-from saccade.files import held, identity, make_directory, replacing, write_text
-from saccade.stored import parsed, read_bytes
+from saccade.files import held, identity, make_directory, read_bytes, replacing, write_text
+from saccade.stored import parsed
 from saccade.training.weights import DAMAGE, below, put_tensors, read_shapes, read_tensors, write_tensors
 
 _BETWEEN = ".between"

@@ -15,9 +15,8 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from saccade.errors import UserError
-from saccade.files import replacing
+from saccade.files import open_regular, replacing
 from saccade.layers.sketch import own_tensors, require_fit
-from saccade.stored import open_regular
 
 Value = TypeVar("Value")
 

@@ -78,7 +78,7 @@ def test_any_override_loads_or_is_refused(package: str, folder: Path, place: str
     note=st.text()
     | st.text("a \n\r\x85\u2028:#'\"")
     | st.from_regex(r"[$]{0,3}\{[A-Z]+\}|[-+]?[0-9._e]+|yes|no|~|null|- a|a: b"),
-    lengths=st.lists(st.integers(), max_size=4),
+    lengths=st.lists(st.integers(-(2**63), 2**63 - 1), max_size=4),
     rate=st.floats(min_value=0, exclude_min=True, allow_infinity=False),
     dropout=st.floats(0, 1, exclude_max=True),
 )

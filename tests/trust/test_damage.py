@@ -212,3 +212,16 @@ def test_a_full_disk_is_a_sentence_wherever_it_fills(tmp_path, tiny_settings):
         told.add(str(error.value).split(" cannot")[0].rsplit("/", 1)[-1])
         shutil.rmtree(tmp_path / str(size), ignore_errors=True)
     assert len(told) >= 2, told
+
+
+@pytest.mark.parametrize("kind", ["pipe", "huge"])
+def test_a_config_that_is_no_file_or_too_large_is_refused_at_once(copied, kind):
+    config = copied / "config.yaml"
+    config.unlink()
+    if kind == "pipe":
+        os.mkfifo(config)
+    else:
+        config.touch()
+        os.truncate(config, 1 << 40)
+    with pytest.raises(UserError, match=r"it is a pipe|may have at most"):
+        library.load(copied)

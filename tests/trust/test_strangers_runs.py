@@ -12,14 +12,15 @@ import torch
 from torch import nn
 
 import saccade as library
-from saccade import stored
+from saccade import files
 from saccade.config import recipe as configs
 from saccade.data.image_shape import ImageShape, StoredShape
 from saccade.errors import ConfigError, UserError
+from saccade.files import NotAFile, open_regular, read_bytes
 from saccade.layers import sketch
 from saccade.layers.sketch import check_sketch, saved_shapes
 from saccade.runs.train import train
-from saccade.stored import NotAFile, map_array, open_regular, parsed, read_bytes, read_json
+from saccade.stored import map_array, parsed, read_json
 from saccade.training.weights import read_tensors, write_tensors
 
 
@@ -73,6 +74,11 @@ def test_a_new_model_must_fit_into_this_machine(monkeypatch):
         check_sketch(lambda: nn.ModuleList(nn.LayerNorm(1) for _ in range(60)))
     with pytest.raises(UserError, match="too large for any machine"):
         check_sketch(lambda: nn.Linear(2**40, 2**40))
+
+
+def test_a_model_that_cannot_be_built_without_memory_is_left_to_its_own_words():
+    check_sketch(lambda: nn.Linear(int(torch.ones(1).item()), 1))
+    check_sketch(lambda: torch.ones(1).numpy())  # type: ignore[arg-type, return-value]
 
 
 def test_a_sketch_draws_no_random_numbers_and_fits_its_own_shapes():
@@ -164,7 +170,7 @@ def test_a_file_may_not_be_larger_than_its_reader_takes(tmp_path):
         file.truncate(1 << 40)
     with pytest.raises(ValueError, match="it has 1,099,511,627,776 bytes and may have at most 67,108,864"):
         read_bytes(tmp_path / "huge")
-    assert stored.MOST_BYTES == 1 << 26
+    assert files.MOST_BYTES == 1 << 26
 
 
 @pytest.mark.parametrize(

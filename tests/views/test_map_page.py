@@ -420,7 +420,7 @@ def test_a_grid_without_a_picture_is_drawn_in_ink(visit):
     assert status(tab).startswith("a looks at: row 1 column 0 0.60, [class] 0.30, row 0 column 1 0.10")
     assert colour(tab, 0.1, 0.1) == [247, 251, 252]
     assert sum(colour(tab, 0.1, 0.9)) < sum(colour(tab, 0.5, 0.1)) < 700
-    assert tab.locator("table").count() == 0
+    assert tab.locator("table.matrix").count() == 0
 
 
 # Other axes

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from saccade.data.text.lines import MAX_CHARACTERS
 from saccade.errors import UserError
-from saccade.stored import read_bytes
+from saccade.files import read_bytes
 
 _MOST_BYTES = 1 << 30
 

@@ -31,7 +31,7 @@ from saccade.data.images.store import (
 from saccade.data.text.lines import read_lines
 from saccade.data.text.pairs import counted
 from saccade.errors import UserError
-from saccade.stored import open_regular
+from saccade.files import open_regular
 
 _LARGEST_IDX = 1 << 32  # bytes
 

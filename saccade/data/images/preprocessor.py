@@ -14,7 +14,7 @@ from typing import Any
 from PIL import Image
 
 from saccade.errors import UserError
-from saccade.stored import read_text
+from saccade.files import read_text
 
 
 @dataclass(frozen=True)

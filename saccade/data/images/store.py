@@ -18,7 +18,7 @@ from PIL import Image
 from saccade.data.image_shape import ImageShape
 from saccade.data.images.decoding import ENDINGS, BadImage, NoImage, Pixels, copied, decode, from_array, open_image
 from saccade.errors import UserError
-from saccade.stored import read_bytes
+from saccade.files import read_bytes
 
 AnyImage = str | os.PathLike[str] | Image.Image | np.ndarray[Any, Any]  # an array of bytes (H, W) or (H, W, 3)
 

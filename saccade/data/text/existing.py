@@ -16,7 +16,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers
 from saccade.data.text.engine import engine_from
 from saccade.data.text.spelling import Encoded, SpecialTokens, Spelled, byte_level_bytes, check_lengths
 from saccade.errors import ConfigError
-from saccade.stored import read_text
+from saccade.files import read_text
 
 _ROLES = {  # in the files of a model, the first that it has
     "pad": ("pad_token",),

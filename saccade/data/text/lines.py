@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, Protocol, cast
 
 from saccade.errors import UserError
-from saccade.stored import open_regular
+from saccade.files import open_regular
 
 MAX_CHARACTERS = 100_000  # of a line: a tokenizer needs many times that in memory
 _MAX_BYTES = 4 * MAX_CHARACTERS + 2  # in UTF-8, with \r\n

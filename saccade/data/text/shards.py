@@ -26,8 +26,8 @@ import numpy as np
 from pydantic import Field
 
 from saccade.errors import UserError
-from saccade.files import replacing_directory
-from saccade.stored import Stored, open_regular, read_json
+from saccade.files import open_regular, replacing_directory
+from saccade.stored import Stored, read_json
 
 Array = np.ndarray[Any, np.dtype[Any]]
 SIDES = ("source", "target")

@@ -9,8 +9,7 @@ from saccade.data.text.existing import ExistingTokenizer
 from saccade.data.text.spelling import Spelled
 from saccade.data.text.tokenizer import Tokenizer
 from saccade.errors import ConfigError, UserError
-from saccade.files import write_text
-from saccade.stored import read_text
+from saccade.files import read_text, write_text
 
 FILE = "tokenizer.json"
 

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from saccade.config.recipe import Config
 from saccade.errors import UserError
+from saccade.files import read_text
 from saccade.models.shapes import Shapes
-from saccade.stored import read_text
 
 Names = tuple[tuple[str, str], ...]  # a pattern in their names, and what it is in ours; applied in order
 FOREIGN = (RuntimeError, KeyError, TypeError, ValueError, AttributeError)  # what a folder of other sizes raises
