@@ -59,7 +59,7 @@ def documents(path, field="text"):
 
 def test_documents_come_from_files_folders_gzip_and_json_lines(tmp_path):
     (tmp_path / "b.txt").write_bytes("\ufeffzwei\r\nZeilen é".encode())
-    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(b"one"))
+    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(b"one", mtime=0))
     (tmp_path / "deep").mkdir()
     rows = [{"text": "first\nline"}, {"text": "second"}]
     (tmp_path / "deep" / "c.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -84,7 +84,7 @@ def test_a_line_longer_than_a_piece_and_a_character_across_its_edge_come_whole(t
             r'line 1 has no text under "text" \(it has body\): name its field with data.field',
         ),
         ("rows.jsonl", b"not json\n", "line 1 is not JSON"),
-        ("cut.txt.gz", gzip.compress(b"some text" * 100)[:20], "damaged or cut-off gzip file"),
+        ("cut.txt.gz", gzip.compress(b"some text" * 100, mtime=0)[:20], "damaged or cut-off gzip file"),
         ("tiny.txt", b"ab", "too few to hold out a share"),
         ("short.txt", b"fourteen words", "the model reads 16 at once: give more text, or set model.context to less"),
     ],
