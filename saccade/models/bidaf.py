@@ -161,6 +161,11 @@ class Bidaf(nn.Module):
         self.no_answer = nn.Linear(size, 2)
         self.dropout = Dropout(config.dropout)
 
+    def stack(self) -> list[nn.Module]:
+        """The parts from the words up to the head, for learning rates that fall from part to part."""
+        between = nn.ModuleList([self.reader, self.flow, self.together, self.ending])
+        return [self.words, between, nn.ModuleList(self.output_layers())]
+
     def output_layers(self) -> list[nn.Module]:
         return [self.start, self.end, self.no_answer]
 

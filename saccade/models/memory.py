@@ -56,6 +56,11 @@ class Memory(nn.Module):
             nn.init.normal_(embedding.weight, std=0.1)
         nn.init.eye_(self.between.weight)
 
+    def stack(self) -> list[nn.Module]:
+        """The parts from the words up to the head, for learning rates that fall from part to part."""
+        words = nn.ModuleList([*self.embeds, *self.ages])
+        return [words, nn.ModuleList([self.between]), nn.ModuleList(self.output_layers())]
+
     def output_layers(self) -> list[nn.Module]:
         return [self.begins, self.ends, self.no_answer]
 

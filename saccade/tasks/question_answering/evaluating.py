@@ -79,7 +79,7 @@ def fact_scores(task: "QuestionAnsweringTask", exercises: Sequence[Exercise]) ->
 def _keys_of(task: "QuestionAnsweringTask", name: str) -> str:
     """What this attention looks at, as the model says: the words or the sentences of the context; nothing where it is neither."""
     axes: dict[str, Axis] = {side: Tokens((side,)) for side in ("question", "context", "sentences", "text")}
-    keys = task.model.attention_axes(name, axes)[1]  # type: ignore[operator]
+    keys = task.model.attention_axes(name, axes)[1]
     return next((side for side in ("context", "sentences") if keys is axes[side]), "")
 
 

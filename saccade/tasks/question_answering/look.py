@@ -45,7 +45,7 @@ def look(task: "QuestionAnsweringTask", example: Example[Asked], only: str | Non
     ]
     maps = _recorded(task, window, asked.context, only)
     is_short = only is not None or len(words) <= _SHORT
-    text = answer.text or NO_ANSWER
+    said = f"{' '.join((answer.text or NO_ANSWER).split())} (probability {answer.best.probability:.2f})"
     whole = f"words {window.first + 1:,} to {window.last:,} of {len(window.context):,}"
     return View(
         title=asked.question,
@@ -54,10 +54,10 @@ def look(task: "QuestionAnsweringTask", example: Example[Asked], only: str | Non
         hint=""
         if is_short
         else "shows the words of the question averaged: --only '*' draws every one, and .html holds them all",
-        text=f"{' '.join(text.split())} (probability {answer.best.probability:.2f})",
+        text=said,
         answer=answer.to_dict(),
         truth=example.truth,
-        subtitle="" if len(words) == len(window.context) else whole,
+        subtitle=" · ".join([f"answer: {said}", *([] if len(words) == len(window.context) else [whole])]),
         details={
             "question": asked.question,
             "context": asked.context,
@@ -104,7 +104,7 @@ def _recorded(task: "QuestionAnsweringTask", window: Window, context: str, only:
         task.logits(task.collate([window]))
     maps = []
     for name in recorded:
-        queries, keys = task.model.attention_axes(name, axes)  # type: ignore[operator]
+        queries, keys = task.model.attention_axes(name, axes)
         weights = recorded.joined(name)[0]
         if keys is axes["text"]:  # both texts in one: what the question's tokens look at in the context
             asks, told = task.reader.places(window)

@@ -28,6 +28,8 @@ from saccade.data.text.batching import TokenBatches
 from saccade.errors import UserError
 from saccade.metrics.spans import SpanScores
 from saccade.models.bert import Bert
+from saccade.models.bidaf import Bidaf
+from saccade.models.memory import Memory
 from saccade.tasks.held_out import HeldOut
 from saccade.tasks.inputs import TextPair
 from saccade.tasks.question_answering import evaluating
@@ -47,6 +49,7 @@ from saccade.tasks.task import (
     device,
     trainable,
 )
+from saccade.tasks.tuning import TuningConfig, freeze, rates
 from saccade.views.view import View
 
 AT_A_TIME = 64  # windows judged or answered in one go
@@ -57,6 +60,7 @@ class Config(BaseConfig):
     model_kind: ClassVar[str] = "spans"
 
     data: QuestionsConfig
+    tuning: TuningConfig
 
 
 class QuestionAnsweringTask(Trained[Asked, QuestionOptions]):
@@ -67,10 +71,8 @@ class QuestionAnsweringTask(Trained[Asked, QuestionOptions]):
         self.questions_asked = questions
         self.reader = reader
         self.device = device()
-        self.model = build_model(recipe, reader.shapes, self.device)
-        if isinstance(self.model, Bert) and recipe.start.run is not None:
-            # A few thousand questions say little about 30,000 words, and their gradient costs a third of the time.
-            self.model.embed.requires_grad_(False)
+        self.model: Bidaf | Memory | Bert = build_model(recipe, reader.shapes, self.device)  # type: ignore[assignment]
+        freeze(self.model, recipe.tuning.freeze)
 
     @classmethod
     def prepare(cls, recipe: Recipe, directory: Path, say: Say) -> "QuestionAnsweringTask":
@@ -100,7 +102,8 @@ class QuestionAnsweringTask(Trained[Asked, QuestionOptions]):
     # Training
 
     def steps(self) -> list[Step]:
-        return [Step("loss", trainable([self.model]), self._loss)]
+        tuned = rates(self.model.stack(), self.recipe.tuning)
+        return [Step("loss", trainable([self.model]), self._loss, rates=tuned)]
 
     def epoch(self, number: int, rank: int, world: int) -> Sequence[np.ndarray[Any, Any]]:
         asked = np.array([len(window.question) for window in self._train])

@@ -51,7 +51,7 @@ from saccade.tasks.task import (
 from saccade.tasks.text_classes import evaluating
 from saccade.tasks.text_classes.evaluating import TextScores
 from saccade.tasks.text_classes.options import TextOptions
-from saccade.tasks.text_classes.tuning import TuningConfig, freeze, rates
+from saccade.tasks.tuning import TuningConfig, freeze, rates
 from saccade.views.view import View
 
 AT_A_TIME = 8192  # tokens judged in one go, padding included

@@ -13,7 +13,7 @@ from saccade.errors import ConfigError, UserError
 from saccade.runs.train import train
 from saccade.tasks.task import Typed
 from saccade.tasks.text_classes.task import of_like_length
-from saccade.tasks.text_classes.tuning import TuningConfig, freeze, rates
+from saccade.tasks.tuning import TuningConfig, freeze, rates
 
 TEXT = "We sat upstairs. My sister found the food lovely, but I thought the service was not friendly."
 
