@@ -93,7 +93,7 @@ def test_it_is_served(text_run):
     from saccade.serve.limits import Limits
     from saccade.serve.served import open_runs
 
-    limits = Limits()
+    limits = Limits(seconds=120)
     with TestClient(create_app(open_runs([text_run], limits), limits), base_url="http://127.0.0.1") as client:
         assert {
             row["class"] for row in client.post("/api/predict", json={"text": TEXT, "best": 2}).json()["classes"]
