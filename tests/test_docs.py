@@ -25,10 +25,10 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)|<img src=\"([^\"]+)\"")
 SETTING = re.compile(
-    r"--(?:set|vary)\s+[\"']?([\w.]+)=|`((?:data|model|train|decode|objective|augment)\.(?!zip)\w+)(?:=[^`]*)?`"
+    r"--(?:set|vary)\s+[\"']?([\w.]+)=|`((?:data|model|train|decode|objective|augment|tuning)\.(?!zip)\w+)(?:=[^`]*)?`"
 )
 RECIPE = re.compile(
-    r"(?<![\w./-])((?:cifar10|digits|flickr8k|mnist|multi30k|phrasebook|shapes)-[a-z0-9-]*[a-z0-9])\b(?![\w./…-])"
+    r"(?<![\w./-])((?:cifar10|digits|flickr8k|mnist|imdb|multi30k|phrasebook|reviews|shapes|sst2|trec)-[a-z0-9-]*[a-z0-9])\b(?![\w./…-])"
 )
 PATH = re.compile(r"`((?:saccade|benchmarks|tests|docs)/[a-z0-9_/.-]+)`")  # whose own words are in lower case
 CODE = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)

@@ -55,6 +55,7 @@ def continued(
     uniform = streams(seed, list(range(count)) if numbers is None else list(numbers), 1, [limit] * count)
     state, token = stepper.start(prompts[:, :-1]), prompts[:, -1]
     seen: Tensor | None = None
+    unwanted = torch.tensor(list(never), device=prompts.device, dtype=torch.long)
     for position in range(limit):
         logits, state = stepper.step(token, state)
         log_probs = log_probs_of(logits)
@@ -64,7 +65,7 @@ def continued(
                 seen = torch.zeros_like(wanted, dtype=torch.bool).scatter_(1, prompts, True)
             penalised = torch.where(wanted > 0, wanted / how.repetition_penalty, wanted * how.repetition_penalty)
             wanted = torch.where(seen, penalised, wanted)
-        wanted = wanted.index_fill(1, torch.tensor(list(never), device=wanted.device, dtype=torch.long), -torch.inf)
+        wanted = wanted.index_fill(1, unwanted, -torch.inf)
         dice = uniform[:, position].to(wanted.device)
         token = wanted.argmax(1) if how.sampling is None else draw(wanted, dice, how.sampling)
         if seen is not None:

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from saccade.attention import CAUSAL, Learned, MultiHead, Packed, Packing, Rotary
 from saccade.attention.routes import RMSNorm
 from saccade.config.recipe import Config as BaseConfig
+from saccade.layers.causal_shortcut import CausalShortcut
 from saccade.layers.decoder_cache import Past
 from saccade.layers.dropout import Dropout
 from saccade.layers.feed_forward import Activation, feed_forward
@@ -112,9 +113,10 @@ class State:
 
     tokens: Tensor  # (B, N)
     past: Past
+    shortcut: CausalShortcut | None  # for steps of one token
 
     def rows(self, index: Tensor) -> "State":
-        return State(self.tokens[index], self.past.rows(index))
+        return State(self.tokens[index], self.past.rows(index), self.shortcut)
 
 
 class GPT(nn.Module):
@@ -158,7 +160,8 @@ class GPT(nn.Module):
     def start(self, memory: Tensor) -> State:
         """`memory`: the tokens (B, N) of each prompt but the last, which is the first to `step` from."""
         memory = memory[:, -(self.config.context - 1) :]
-        state = State(memory[:, :0], Past(len(self.layers)))
+        shortcut = CausalShortcut.through(self.blocks, self.blocks)
+        state = State(memory[:, :0], Past(len(self.layers)), shortcut)
         return self._then(memory, state)[1] if memory.shape[1] else state
 
     def step(self, token: Tensor, state: State) -> tuple[Tensor, State]:
@@ -179,10 +182,16 @@ class GPT(nn.Module):
         count = tokens.shape[1]
         past = state.past.begin_step(count)
         x = self._embed(tokens, None, past.length)
-        for number, layer in enumerate(self.layers):
-            assert isinstance(layer, Block)
-            x = layer.step(x, past, number)
-        return x, State(torch.cat((state.tokens, tokens), 1), past.end_step(count))
+        if count == 1 and state.shortcut is not None and state.shortcut.may_be_taken():
+            x = state.shortcut.step(x, past)
+        else:
+            for number, layer in enumerate(self.blocks):
+                x = layer.step(x, past, number)
+        return x, State(torch.cat((state.tokens, tokens), 1), past.end_step(count), state.shortcut)
+
+    @property
+    def blocks(self) -> list[Block]:
+        return [layer for layer in self.layers if isinstance(layer, Block)]
 
     def _embed(self, tokens: Tensor, documents: Packing | None, first: int = 0) -> Tensor:
         x = self.embedding(tokens)

@@ -53,6 +53,19 @@ def test_steps_with_a_cache_give_the_logits_without_one(model, prompt):
 
 
 @torch.no_grad()
+def test_a_recorded_step_goes_through_the_modules_and_gives_the_same(model):
+    tokens, state = text(), model.start(text()[:, :5])
+    assert state.shortcut is not None
+    plain, _ = model.step(tokens[:, 5], state)
+    with record_attention(model) as recorded:
+        watched, _ = model.step(tokens[:, 5], state)
+    torch.testing.assert_close(plain, watched, rtol=1e-4, atol=1e-4)
+    assert recorded["layers.0.self_attention"][0].shape[-1] == 6
+    model.layers[0].register_forward_hook(lambda *_: None)
+    assert model.start(tokens[:, :5]).shortcut is None
+
+
+@torch.no_grad()
 def test_rows_of_a_state_can_be_chosen_and_a_state_stays_valid_after_a_step(model):
     tokens = text()
     state = model.start(tokens[:, :5])

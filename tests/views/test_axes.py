@@ -17,7 +17,7 @@ AXES: dict[str, Axis] = {
     "steps": Steps(
         ("first", "then"), (((1, 2, 4), (0, 0, 8)), ((5, 6, 4), (3, 4, 8))), ("cat", "dog"), ((0.4, 0.6), (0.9, 0.1))
     ),
-    "dates": Dates(DAYS, {"NDVI": (0.1, None, 0.4, 0.7), "rain": (3.0, 0.0, 0.0, 1.0)}),
+    "dates": Dates(DAYS, {"NDVI": (0.1, None, 0.4, 0.7), "rain": (3.0, 0.0, 0.0, 1.0)}, (False, True, False, False)),
     "variables": Variables(("open", "close", "volume")),
     "objects": Objects(("person", "bicycle"), ((0.1, 0.1, 0.3, 0.6), (0.4, 0.3, 0.5, 0.6))),
     "scales": Scales(("1", "1/2", "1/4")),

@@ -23,7 +23,7 @@ from saccade.data.series.splits import (
     require_disjoint,
     warn_of_neighbours,
 )
-from saccade.data.series.store import Scaling, SeriesSet
+from saccade.data.series.store import MOST_DAYS, Scaling, SeriesSet
 from saccade.data.series.table import SeriesTable, joined, measured_only, with_bands
 from saccade.data.splits import SplitName
 from saccade.errors import Say, UserError
@@ -141,7 +141,7 @@ def preprocessed(table: SeriesTable, config: SeriesConfig, training: bool = True
     return cloud_data.interpolated(table) if config.clouded == "interpolate" else cloud_data.removed(table)
 
 
-def regular_grid(days: Any, starts: Any, most: int = 512) -> tuple[float, ...]:
+def regular_grid(days: Any, starts: Any, most: int = MOST_DAYS) -> tuple[float, ...]:
     """Day numbers for models of a fixed length: those of the data where all series share them, else as many as a series has, evenly."""
     lengths = np.diff(starts)
     first = days[: lengths[0]]

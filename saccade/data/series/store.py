@@ -15,8 +15,11 @@ from saccade.data.series.table import SeriesTable
 from saccade.data.splits import SPLITS, SplitName
 from saccade.errors import UserError
 from saccade.files import replacing_directory
+from saccade.stored import Stored, map_array, read_json
 
 FOLDER = "series"
+MOST_DAYS = 512  # of the grid that models of a fixed length read
+_LARGEST_HEADER = 1 << 30  # bytes: names and splits of millions of series
 _ARRAYS = {"starts": np.int64, "days": np.float64, "values": np.float32, "clouds": np.float32}
 
 
@@ -72,7 +75,7 @@ class SeriesSet:
             "has_dates": table.has_dates,
             "labels": table.labels,
             "groups": table.groups,
-            "places": None if table.places is None else table.places.tolist(),
+            "places": None if table.places is None else _plain(table.places),
             "in_degrees": table.in_degrees,
             "classes": self.classes,
             "splits": {name: numbers.tolist() for name, numbers in self.splits.items()},
@@ -100,48 +103,65 @@ class SeriesSet:
             ) from None
 
 
+def _plain(places: NDArray[np.float64]) -> list[list[float | None]]:
+    """JSON has no NaN: a place that is not known is null."""
+    return [[None if np.isnan(part) else float(part) for part in place] for place in places]
+
+
+class _Header(Stored):
+    """series.json"""
+
+    ids: list[str]
+    bands: list[str]
+    has_dates: bool
+    labels: list[str]
+    groups: list[str] | None
+    places: list[tuple[float | None, float | None]] | None
+    in_degrees: bool
+    classes: list[str]
+    splits: dict[SplitName, list[int]]
+    mean: list[float]
+    deviation: list[float]
+    begins: int | None
+    grid: list[float]
+    has_gaps: bool
+
+
 def _read(kind: type[SeriesSet], folder: Path) -> SeriesSet:
-    about = json.loads((folder / "series.json").read_text(encoding="utf-8"))
-    arrays = {name: _array(folder / f"{name}.npy", wanted) for name, wanted in _ARRAYS.items()}
-    ids, bands = tuple(about["ids"]), tuple(about["bands"])
-    starts, days, values, clouds = (arrays[name] for name in _ARRAYS)
+    about = read_json(folder / "series.json", _Header, _LARGEST_HEADER)
+    count = len(about.ids)
+    starts = map_array(folder / "starts.npy", "<i8", (count + 1,))
+    days = map_array(folder / "days.npy", "<f8", (None,))
     rows = len(days)
-    if starts.shape != (len(ids) + 1,) or starts[0] != 0 or starts[-1] != rows or (np.diff(starts) < 0).any():
+    values = map_array(folder / "values.npy", "<f4", (rows, len(about.bands)))
+    place = folder / "clouds.npy"
+    clouds = map_array(place, "<f4", (rows,)) if place.exists() else None
+    if starts[0] != 0 or starts[-1] != rows or (np.diff(starts) < 0).any():
         raise ValueError("its starts do not fit its series")
-    if values.shape != (rows, len(bands)) or (clouds is not None and clouds.shape != (rows,)):
-        raise ValueError("its values do not fit its days")
-    classes = tuple(map(str, about["classes"]))
-    numbers = {name: place for place, name in enumerate(classes)}
-    splits: dict[SplitName, Numbers] = {name: np.array(about["splits"][name], np.int64) for name in SPLITS}
-    if any(len(own) and (own.min() < 0 or own.max() >= len(ids)) for own in splits.values()):
+    if len(about.labels) != count or any(
+        part is not None and len(part) != count for part in (about.groups, about.places)
+    ):
+        raise ValueError("it has not one label, group and place for each series")
+    if not len(about.mean) == len(about.deviation) == len(about.bands) or not about.grid or len(about.grid) > MOST_DAYS:
+        raise ValueError("its scales or its grid do not fit its bands")
+    splits: dict[SplitName, Numbers] = {name: np.array(about.splits[name], np.int64) for name in SPLITS}
+    if any(len(own) and (own.min() < 0 or own.max() >= count) for own in splits.values()):
         raise ValueError("its splits name series that are not there")
     table = SeriesTable(
-        ids,
-        bands,
+        tuple(about.ids),
+        tuple(about.bands),
         starts,
         days,
         values,
-        bool(about["has_dates"]),
-        tuple(map(str, about["labels"])),
-        None if about["groups"] is None else tuple(map(str, about["groups"])),
-        None if about["places"] is None else np.array(about["places"], np.float64),
-        bool(about["in_degrees"]),
+        about.has_dates,
+        tuple(about.labels),
+        None if about.groups is None else tuple(about.groups),
+        None if about.places is None else np.array(about.places, np.float64),
+        about.in_degrees,
         clouds,
     )
-    truths = np.array([numbers[label] for label in table.with_labels()], np.int64)
-    scaling = Scaling(tuple(map(float, about["mean"])), tuple(map(float, about["deviation"])))
-    if len(scaling.mean) != len(bands) or len(scaling.deviation) != len(bands):
-        raise ValueError("its scales do not fit its bands")
-    calendar = Calendar(None if about["begins"] is None else int(about["begins"]))
-    return kind(
-        table, classes, truths, splits, scaling, calendar, tuple(map(float, about["grid"])), bool(about["has_gaps"])
-    )
-
-
-def _array(path: Path, kind: Any) -> Any:
-    if not path.exists():
-        return None
-    array = np.load(path, mmap_mode="r", allow_pickle=False)
-    if array.dtype != kind:
-        raise ValueError(f"{path.name} holds {array.dtype}")
-    return array
+    numbers = {name: place for place, name in enumerate(about.classes)}
+    truths = np.array([numbers[label] for label in about.labels], np.int64)
+    scaling = Scaling(tuple(about.mean), tuple(about.deviation))
+    calendar = Calendar(about.begins)
+    return kind(table, tuple(about.classes), truths, splits, scaling, calendar, tuple(about.grid), about.has_gaps)

@@ -145,6 +145,8 @@ class Tokenizer(Spelled):
             engine.normalizer = normalizers.Lowercase()
         if self.kind == "bpe":
             engine.decoder = decoders.ByteLevel()
+        elif self.kind == "characters":
+            engine.decoder = decoders.Fuse()
         return engine
 
     @classmethod

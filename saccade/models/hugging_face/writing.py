@@ -1,13 +1,12 @@
-"""A folder in Hugging Face's format: config.json, model.safetensors and the tokenizer, as `transformers` loads it without our code."""
+"""A causal model as a folder that transformers loads without our code: config.json, model.safetensors and the tokenizer."""
 
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import tokenizers
 from safetensors.torch import save_file
-from tokenizers import AddedToken, decoders
+from tokenizers import AddedToken
 from torch import Tensor
 
 from saccade.data.text.spelling import Spelled
@@ -26,7 +25,11 @@ def write_folder(
         directory / "model.safetensors",
         {"format": "pt"},
     )
-    engine, names = engine_of(tokenizer)
+    engine = tokenizer.to_engine()
+    known = {token for role, token in vars(special).items() if role in _ROLES and token is not None}
+    names = {token: name for token in known if (name := engine.id_to_token(token)) is not None}
+    engine.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in names.values()])
+    engine.encode_special_tokens = False
     engine.save(str(directory / "tokenizer.json"))
     roles = {_ROLES[role]: names[token] for role, token in vars(special).items() if role in _ROLES and token in names}
     if special.mask == special.unknown:
@@ -40,20 +43,6 @@ def write_folder(
             **roles,
         },
     )
-
-
-def engine_of(tokenizer: Spelled) -> tuple[tokenizers.Tokenizer, dict[int, str]]:
-    """The engine as others use it, which decodes too and knows its special tokens; and their names."""
-    content = json.loads(tokenizer.to_json())
-    engine = tokenizers.Tokenizer.from_str(json.dumps(content["engine"]))
-    special = {token for role, token in vars(tokenizer.special).items() if role in _ROLES and token is not None}
-    names = {token: name for token in special if (name := engine.id_to_token(token)) is not None}
-    if tokenizer.kind == "bpe":
-        engine.decoder = decoders.ByteLevel()
-    elif tokenizer.kind == "characters":
-        engine.decoder = decoders.Fuse()
-    engine.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in names.values()])
-    return engine, names
 
 
 def _write_json(path: Path, content: Mapping[str, Any]) -> None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from saccade.config.recipe import Config
-from saccade.data.series.timeline import Timeline, read_timeline, timeline_from_text
+from saccade.data.series.timeline import Change, Timeline, read_timeline, timeline_from_text
 from saccade.errors import UserError
 from saccade.tasks.task import Example, Limits, Typed
 
@@ -41,6 +41,7 @@ class TableFields(Config):
 class Table:
     date: str | None = None  # the column of dates, where a recipe names it
     day_first: bool | None = None
+    change: Change = "levels"
     kind: str = "series"
     fields: type[Config] = TableFields
 
@@ -75,9 +76,18 @@ class Table:
         return ()
 
     def suggestions(self, held_out: Sequence[Example[Excerpt]]) -> list[str]:
-        """Held-out windows of levels as CSV; returns are made from prices, which are not kept."""
+        """Held-out windows as CSV; where the run reads returns, as prices that begin at 100 and have them."""
         places = np.linspace(0, max(len(held_out) - 1, 0), min(_SUGGESTIONS, len(held_out))).astype(int)
-        return [as_csv(held_out[int(place)].content.timeline) for place in places]
+        parts = [held_out[int(place)].content.timeline for place in places]
+        return [as_csv(_prices(part) if self.change == "returns" else part) for part in parts]
+
+
+def _prices(returns: Timeline) -> Timeline:
+    """A day before the first return the price of everything is 100."""
+    known = np.nan_to_num(returns.values, nan=0.0)
+    prices = 100 * np.concatenate([np.ones_like(known[:1]), np.cumprod(1 + known, 0)])
+    days = np.concatenate([returns.days[:1] - 1, returns.days])
+    return Timeline(returns.variables, days, prices, returns.has_dates)
 
 
 def as_csv(timeline: Timeline) -> str:

@@ -150,7 +150,7 @@ class ForecastTask(Trained[Excerpt, ForecastOptions]):
 
     @property
     def input(self) -> Table:
-        return Table(self.recipe.data.date, self.recipe.data.day_first)
+        return Table(self.recipe.data.date, self.recipe.data.day_first, self.recipe.data.change)
 
     @property
     def attends(self) -> bool:

@@ -77,7 +77,7 @@ def attention_view(
     maps = [labelled(name) for name in recorded if fnmatchcase(name, only or "*")]
     if not maps:
         raise UserError(f"no attention of this model matches {only!r}: it has {', '.join(recorded)}")
-    summary = tuple(overview(maps)) if only is None else ()
+    summary = tuple(overview(maps, "looks at")) if only is None else ()
     drawn, all_panels = sum(map(panels, summary or maps)), sum(map(panels, maps))
     hint = f"shows {drawn} averages of {all_panels} panels: --only '*' draws every layer and head, and .html holds them all"
     return View(

@@ -9,7 +9,7 @@ Axis legend: B windows, N tokens, P chosen tokens.
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -281,5 +281,7 @@ class MaskedModelTask(LanguageModelTask):
     def scorer(self) -> Scorer | None:
         return None
 
-    def exports(self) -> dict[str, Export]:
-        return {}
+    def exports(self) -> Mapping[str, Export]:
+        from saccade.tasks.language_model.export import masked_exports
+
+        return masked_exports(self)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from saccade.data.splits import SplitName
 from saccade.data.text.labelled.files import Labelled, read_labelled
 from saccade.data.text.labelled.splits import check_classes
+from saccade.errors import UserError
 from saccade.files import write_text
 from saccade.metrics.classes import ClassScores, score_classes
 from saccade.metrics.rationales import RationaleScores
@@ -50,6 +51,8 @@ def evaluate(task: "TextClassTask", split: SplitName, options: "TextOptions") ->
         listing = read_labelled(options.data, task.recipe.data.wanted, _silent)
         check_classes(listing, task.classes)
         examples, left_out = listing.examples, listing.empty + listing.unlabelled
+    if not examples:
+        raise UserError("this model came without held-out texts: name some with labels, --data FILE")
     log_probabilities = task.judge([example.text for example in examples])
     names = [example.text[:_SHOWN] for example in examples]
     scores = score_classes(log_probabilities, task.texts.numbers(examples), task.classes, names, task.unit)

@@ -8,7 +8,7 @@ penalties are added. The answer to a text that is read in windows is the mean of
 Axis legend: B batch, N tokens.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -35,7 +35,19 @@ from saccade.models.shapes import Shapes
 from saccade.tasks.classified import Classified
 from saccade.tasks.held_out import HeldOut
 from saccade.tasks.inputs import Text
-from saccade.tasks.task import Example, Export, Loss, Say, Step, Trained, Validation, build_model, device, trainable
+from saccade.tasks.task import (
+    Example,
+    Export,
+    Loss,
+    Say,
+    Step,
+    Trained,
+    Typed,
+    Validation,
+    build_model,
+    device,
+    trainable,
+)
 from saccade.tasks.text_classes import evaluating
 from saccade.tasks.text_classes.evaluating import TextScores
 from saccade.tasks.text_classes.options import TextOptions
@@ -104,7 +116,7 @@ class TextClassTask(Trained[str, TextOptions]):
 
     @property
     def input(self) -> Text:
-        return Text(problems=_problems, unknown_words=self._unknown_words)
+        return ReadText(problems=_problems, unknown_words=self._unknown_words, remarks=self._cut)
 
     @property
     def attends(self) -> bool:
@@ -216,6 +228,17 @@ class TextClassTask(Trained[str, TextOptions]):
                 names = tuple(self.classes[number] for number in numbers)
                 yield Classified(example.content, names, tuple(probabilities))
 
+    def _cut(self, texts: Sequence[str]) -> list[str]:
+        """Which texts are longer than what is read of them."""
+        remarks = []
+        for row, ids in enumerate(self.tokenizer.encode_batch([one_line(text) for text in texts]), 1):
+            read = sum(map(len, self._parts(ids)))
+            if read < len(ids):
+                remarks.append(
+                    f"text {row} has {len(ids):,} tokens, and {read:,} of them are read: {self.texts.reading.sentence()}"
+                )
+        return remarks
+
     def _unknown_words(self, texts: Sequence[str]) -> list[str]:
         unknown, found = self.tokenizer.special.unknown, dict[str, None]()
         for text in texts if self.tokenizer.kind in ("words", "characters") else ():
@@ -236,6 +259,19 @@ class TextClassTask(Trained[str, TextOptions]):
         from saccade.tasks.text_classes.exporting import exports
 
         return exports(self)
+
+
+@dataclass(frozen=True)
+class ReadText(Text):
+    """A text that may be longer than what is read of it, which is said."""
+
+    remarks: Callable[[Sequence[str]], Sequence[str]] = lambda texts: ()
+
+    def from_command_line(self, typed: Typed) -> list[Example[str]]:
+        examples = super().from_command_line(typed)
+        for remark in self.remarks([example.content for example in examples]):
+            typed.say(remark)
+        return examples
 
 
 def most_tokens(recipe: Recipe) -> int | None:

@@ -139,6 +139,17 @@ def test_too_few_rows_and_other_columns_are_refused_by_a_sentence(tides, tmp_pat
         tides.predict([str(table)])
 
 
+@pytest.mark.parametrize("name", ["tides", "companies"])
+def test_what_is_offered_to_click_can_be_asked(name, request):
+    from saccade.serve.limits import Limits
+
+    run = request.getfixturevalue(name)
+    read = run.task.input
+    for offered in read.suggestions(run.task.held_out("test")):
+        example = read.from_json(read.fields(series=offered), Limits())
+        assert len(run.task.readable(example)) == run.task.windows.look_back
+
+
 def test_no_days_are_invented_for_a_calendar_with_gaps(companies):
     task = companies.task
     part = task.readable(companies.held_out("test:0"))

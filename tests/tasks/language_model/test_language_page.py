@@ -57,7 +57,7 @@ def test_it_writes_and_what_was_expected_follows_the_pointer_the_slider_and_a_cu
     tab.get_by_text("What comes next at temperature 1.00").wait_for()
     tab.locator("input[type=range]").first.fill("0.5")
     tab.get_by_text("What comes next at temperature 0.50").wait_for()
-    tab.get_by_label("Head").select_option("1")
+    tab.locator(".view select").nth(1).select_option("1")
     tab.get_by_text("Cut this head").click()
     tab.get_by_text("without head 1 of layers.0.self_attention").wait_for()
 

@@ -3,7 +3,8 @@ from pathlib import Path
 import pytest
 
 TINY = [
-    "data.examples=120", "model.hidden=8", "model.embedding=8", "train.steps=6", "train.validate_every=3", "train.threads=1",
+    "data.examples=120", "model.attention=self", "model.hidden=8", "model.embedding=8", "train.steps=6", "train.validate_every=3",
+    "train.threads=1",
     "train.checkpoint_every=3",
 ]  # fmt: skip
 TINY_BERT = [

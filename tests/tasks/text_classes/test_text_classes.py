@@ -11,6 +11,7 @@ import saccade as library
 from saccade.config.recipe import load
 from saccade.errors import ConfigError, UserError
 from saccade.runs.train import train
+from saccade.tasks.task import Typed
 from saccade.tasks.text_classes.task import of_like_length
 from saccade.tasks.tuning import TuningConfig, freeze, rates
 
@@ -88,6 +89,9 @@ def test_long_texts_are_read_as_the_recipe_says(bert_run, tiny_bert, tmp_path):
     np.testing.assert_allclose(run.task.judge([long])[0], each.mean(0).log().numpy(), atol=1e-4)
     assert "window" in run.look(long).subtitle
     assert "38 of" in library.load(bert_run).look(long).subtitle
+    said = []
+    task.input.from_command_line(Typed([TEXT, long], say=said.append))
+    assert said == [f"text 2 has {len(ids)} tokens, and 38 of them are read: {task.texts.reading.sentence()}"]
 
 
 def test_by_the_command_line(saccade, text_run, tmp_path):
@@ -137,6 +141,8 @@ def test_a_text_classifier_of_hugging_face_is_used_like_a_run(their_folder):
     for answer, probabilities in zip(run.predict(texts, best=None), expected, strict=True):
         found = dict(zip(answer.classes, answer.probabilities, strict=True))
         assert found == pytest.approx({"bad": float(probabilities[0]), "good": float(probabilities[1])}, abs=1e-4)
+    with pytest.raises(UserError, match=r"came without held-out texts: name some with labels, --data FILE"):
+        run.evaluate("test")
     assert [attention.name for attention in run.look(texts[0]).maps][:2] == [
         "[class], rollout of 2 layers", "[class], layers.1.self_attention",
     ]  # fmt: skip
