@@ -386,8 +386,8 @@ class Series:
 
     @property
     def _free(self) -> Named:
-        """Labels and groups are not needed to predict."""
-        return replace(self.named, bands=self.bands, label=None, group=None, x=None, y=None, season=None)
+        """Labels and groups are not needed to predict; seasons tell the series of one id apart."""
+        return replace(self.named, bands=self.bands, label=None, group=None, x=None, y=None, to_predict=True)
 
     def _checked(self, table: SeriesTable, origin: str, say: Say) -> SeriesTable:
         table = with_bands(table, self.bands, origin)

@@ -59,6 +59,7 @@ class Named:
     season: str | None = None
     day_first: bool | None = None
     same_date: Literal["refuse", "first", "mean"] = "refuse"
+    to_predict: bool = False  # then the column of seasons may be missing, and labels with gaps count as none
 
 
 def dated_columns(names: Sequence[str]) -> dict[str, tuple[str, str]]:

@@ -177,7 +177,7 @@ def _keys(frame: pd.DataFrame, id_column: str | None, named: Named) -> "pd.Serie
     if id_column is None:
         return pd.Series(np.zeros(len(frame), np.int64))
     keys = frame[id_column].map(_as_name)
-    season = named_column(frame, "season", named.season)
+    season = _in(frame, named.season) if named.to_predict else named_column(frame, "season", named.season)
     return keys if season is None else keys + "/" + frame[season].map(_as_name)
 
 

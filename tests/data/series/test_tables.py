@@ -1,6 +1,7 @@
 """Tables as people have them: what is read, what is said, and what is refused by one sentence."""
 
 import gzip
+from io import StringIO
 
 import numpy as np
 import pandas as pd
@@ -10,6 +11,7 @@ from saccade.data.series.columns import Named
 from saccade.data.series.dates import days_of, iso
 from saccade.data.series.files import read_series
 from saccade.errors import UserError
+from saccade.tasks.inputs import Series
 
 LONG = """id,date,NDVI,NIR,label
 a,2018-02-15,0.2,0.3,wheat
@@ -180,6 +182,17 @@ def test_two_labels_for_one_id_are_refused_and_seasons_are_the_way_out(read):
     table, _ = read(with_years, season="year")
     assert table.ids == ("a/2018", "b/2018", "b/2019")
     assert table.labels == ("wheat", "maize", "rice")
+
+
+def test_seasons_are_told_apart_in_predicting_too_and_a_table_of_one_season_needs_no_column(read):
+    text = "id,date,v,year\na,2018-05-01,1,2018\na,2019-05-01,2,2019\n"
+    reads = Series(("v",), True, Named(season="year"))
+    frame = pd.read_csv(StringIO(text))
+    with pytest.raises(UserError, match="holds 2 series"):
+        reads.from_python(frame)
+    one = reads.from_python(frame[:1].drop(columns="year"))
+    assert (one.content.ids, one.content.lengths.tolist()) == (("a",), [1])
+    assert "no column year" in refused(read, "id,date,v\na,2018-05-01,1\n", season="year")
 
 
 def test_a_date_that_stands_twice_is_refused_unless_one_says_what_to_take(read):
