@@ -1,5 +1,6 @@
 """From a file to a SeriesTable: long and wide tables, archives of series, arrays. What was found is said."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from saccade.data.series.columns import (
     find_label,
     find_place,
     named_column,
+    require_numbers,
 )
 from saccade.data.series.dates import days_of, iso
 from saccade.data.series.reading import is_text, read_table
@@ -84,7 +86,10 @@ def _from_long(
         in_degrees=_is_in_degrees(place),
         clouds=_clouds(frame, cloud, order),
     )
-    table = with_samples(table, samples, named)
+    fields = _texts(first, id_column)
+    table = with_samples(table, samples, named, fields)
+    if named.season is not None and table.groups is None and table.places is None:
+        table = replace(table, groups=fields)  # the seasons of one field stay on one side of a split
     parts = [f"id {id_column}" if id_column else "one series", f"date {date}", f"bands {', '.join(bands)}"]
     return table, _said(parts, label, place, group, cloud, ignored)
 
@@ -126,7 +131,7 @@ def _from_wide(
     days = np.array([np.datetime64(date).astype("datetime64[D]").astype(np.int64) for date in dates], np.float64)
     count = len(frame)
     table = SeriesTable(
-        ids=tuple(map(str, keys)),
+        ids=tuple(map(_as_name, keys)),
         bands=tuple(bands),
         starts=np.arange(count + 1, dtype=np.int64) * len(dates),
         days=np.tile(days, count),
@@ -141,8 +146,10 @@ def _from_wide(
     return table, _said([f"id {id_column}" if id_column else "a series a row", shown], label, place, group, None, [])
 
 
-def with_samples(table: SeriesTable, samples: pd.DataFrame | None, named: Named) -> SeriesTable:
-    """With place, group and label from a table that has a row for each id."""
+def with_samples(
+    table: SeriesTable, samples: pd.DataFrame | None, named: Named, fields: tuple[str, ...] | None = None
+) -> SeriesTable:
+    """With place, group and label from a table that has a row for each id; `fields` are the ids that seasons share."""
     if samples is None:
         if named.group is not None and table.groups is None:
             raise UserError(f"there is no column {named.group} (data.group): check its name")
@@ -150,15 +157,15 @@ def with_samples(table: SeriesTable, samples: pd.DataFrame | None, named: Named)
     key = find_id(samples, named)
     if key is None:
         raise UserError("the table of data.samples has no column of ids: name it with data.id")
-    rows = samples.drop_duplicates(key).set_index(samples.drop_duplicates(key)[key].map(str))
-    missing = [name for name in table.ids if name not in rows.index]
+    rows = samples.set_index(samples[key].map(_as_name))
+    rows = rows[~rows.index.duplicated()]
+    wanted = fields or table.ids
+    missing = [name for name in dict.fromkeys(wanted) if name not in rows.index]
     if missing:
         raise UserError(f"{len(missing):,} ids, such as {missing[0]}, are missing in the table of data.samples")
-    rows = rows.loc[list(table.ids)]
+    rows = rows.loc[list(wanted)]
     place, label = find_place(rows, named), find_label(rows, named)
     group = named_column(rows, "group", named.group) if table.groups is None else None
-    from dataclasses import replace
-
     return replace(
         table,
         places=rows[list(place)].to_numpy(np.float64) if table.places is None and place else table.places,
@@ -243,8 +250,6 @@ def _clouds(frame: pd.DataFrame, cloud: str | None, order: Any) -> Any:
 
 
 def _numbers(frame: pd.DataFrame, column: str, origin: str) -> Any:
-    from saccade.data.series.columns import require_numbers
-
     if is_text(frame[column]):
         require_numbers(frame, column, origin)
     return frame[column].to_numpy(np.float32)

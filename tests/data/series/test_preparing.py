@@ -73,6 +73,24 @@ def test_a_split_without_what_it_needs_is_refused(table):
         cut(replace(table, groups=("a",) * 20 + ("b",) * 20), "group", 5, 5, 0, 0.1, 1, print)
 
 
+def test_the_seasons_of_one_field_stay_on_one_side_unless_a_person_says_otherwise(tmp_path):
+    rows = [
+        f"f{n},{year}-0{m}-01,{year},{n + m},{'ab'[n % 2]}" for n in range(20) for year in (2018, 2019) for m in (4, 5)
+    ]
+    (tmp_path / "train.csv").write_text("id,date,year,NDVI,label\n" + "\n".join(rows))
+
+    def fields(**settings):
+        series = gather(config(train=tmp_path / "train.csv", season="year", **settings), lambda _: None)
+        return [
+            {series.table.ids[number].split("/")[0] for number in series.splits[part]} for part in ("train", "test")
+        ]
+
+    train, test = fields()
+    assert not train & test
+    train, test = fields(split_by="random")
+    assert train & test
+
+
 def test_a_field_in_both_files_is_refused(tmp_path):
     rows = [f"f{n},2020-0{m}-01,{n / 10 + m},{'ab'[n % 2]}" for n in range(12) for m in range(1, 5)]
     (tmp_path / "train.csv").write_text("id,date,NDVI,label\n" + "\n".join(rows))

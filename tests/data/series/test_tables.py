@@ -113,6 +113,15 @@ def test_a_second_table_gives_place_and_group_by_id(read):
     assert table.in_degrees
 
 
+def test_the_second_table_has_a_row_for_each_field_and_not_for_each_season(read):
+    text = "id,date,v,year\n1.0,2018-05-01,1,2018/19\n1.0,2018-06-01,2,2018/19\n1.0,2019-05-01,3,2019/20\n"
+    table, _ = read(text, samples="id,region,label\n1,north,wheat\n", season="year", group="region")
+    assert table.ids == ("1/2018/19", "1/2019/20")
+    assert (table.groups, table.labels) == (("north", "north"), ("wheat", "wheat"))
+    wide, _ = read("id,v_20200101,v_20200201,v_20200301\n2,1,2,3\n", samples="id,label\n2.0,maize\n,rice\n")
+    assert wide.labels == ("maize",)
+
+
 def test_files_of_the_archives_are_read(read, tmp_path):
     tsv, _ = read("1\t0.1\t0.2\t0.3\n2\t0.4\t0.5\t0.6\n", "Crop_TRAIN.tsv")
     ts, _ = read("@problemName x\n@classLabel true a b\n@data\n1,2,3:4,5,6:a\n7,8:9,?:b\n", "x.ts")
