@@ -196,6 +196,9 @@ def _with_files(
         splits[split] = np.arange(total, total + len(other))
         tables.append(other)
         total += len(other)
+    if len(given) == 2:
+        splits["train"] = np.arange(len(table))
+        return joined(tables), splits
     parts = cut(
         table,
         config.split_by,
@@ -208,11 +211,7 @@ def _with_files(
     )
     # One part is held out, for whichever of the two has no file.
     splits["train"] = np.sort(np.concatenate([parts["train"], parts["valid"]]))
-    missing: list[SplitName] = [name for name in ("valid", "test") if name not in splits]
-    for name in missing:
-        splits[name] = parts["test"]
-    if not missing:
-        splits["train"] = np.arange(len(table))
+    splits["valid" if config.valid is None else "test"] = parts["test"]
     return joined(tables), splits
 
 

@@ -73,6 +73,22 @@ def test_a_split_without_what_it_needs_is_refused(table):
         cut(replace(table, groups=("a",) * 20 + ("b",) * 20), "group", 5, 5, 0, 0.1, 1, print)
 
 
+def test_with_files_for_both_parts_nothing_is_cut_so_one_place_is_enough(tmp_path):
+    for part, value in (("train", 0), ("valid", 1), ("test", 2)):
+        rows = [f"{part}{n},2020-0{m}-01,10,50,{value + n + m},{'ab'[n % 2]}" for n in range(6) for m in (1, 2)]
+        (tmp_path / f"{part}.csv").write_text("id,date,longitude,latitude,NDVI,label\n" + "\n".join(rows))
+    files = {part: tmp_path / f"{part}.csv" for part in ("train", "valid", "test")}
+    splits = gather(config(**files), lambda _: None).splits
+    assert {part: numbers.tolist() for part, numbers in splits.items()} == {
+        "train": list(range(6)),
+        "valid": list(range(6, 12)),
+        "test": list(range(12, 18)),
+    }
+    del files["valid"]
+    with pytest.raises(UserError, match="of 1 places"):
+        gather(config(**files), lambda _: None)
+
+
 def test_the_seasons_of_one_field_stay_on_one_side_unless_a_person_says_otherwise(tmp_path):
     rows = [
         f"f{n},{year}-0{m}-01,{year},{n + m},{'ab'[n % 2]}" for n in range(20) for year in (2018, 2019) for m in (4, 5)
