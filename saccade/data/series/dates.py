@@ -1,6 +1,7 @@
 """Dates as people write them, and as days since 1970-01-01.
 
-2018-02-15, 20180215, 2018/02/15, with a time or without, are read as they stand. 03/04/2018 may be the third of April or the fourth of
+2018-02-15, 20180215, 2018/02/15, with a time or without, are read as they stand, and in UTC where they name their distance from it, which
+summer time changes. 03/04/2018 may be the third of April or the fourth of
 March: other dates of the column decide, and where none does, a person has to.
 """
 
@@ -17,6 +18,9 @@ from saccade.errors import UserError
 _COMPACT = re.compile(r"(?<!\d)(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])(?!\d)")
 _WITH_MARKS = re.compile(r"(?<!\d)(19|20)\d\d[-_.](0[1-9]|1[0-2])[-_.](0[1-9]|[12]\d|3[01])(?!\d)")
 _YEAR_LAST = re.compile(r"^\s*(\d{1,2})[./-](\d{1,2})[./-](\d{4})(?:\s.*)?$")
+_CLOCK = re.compile(
+    r"^(?P<hour>[01]?\d|2[0-3]):(?P<minute>[0-5]\d)(?::(?P<second>[0-5]\d(?:\.\d+)?))?(?:\s*(?P<half>[AaPp])\.?[Mm]\.?)?$"
+)
 
 
 def date_in(name: str) -> tuple[str, str] | None:
@@ -71,14 +75,23 @@ def _read(texts: "pd.Series[Any]", name: str, day_first: bool | None) -> "pd.Ser
         compact = texts.str.fullmatch(r"\d{8}").to_numpy().all() if len(texts) else False
         if compact:
             return pd.to_datetime(texts, format="%Y%m%d", errors="coerce")
-        return pd.to_datetime(texts, format="ISO8601", errors="coerce").fillna(
-            pd.to_datetime(texts.str.replace(r"[/.]", "-", regex=True), format="ISO8601", errors="coerce")
+        return pd.to_datetime(texts, format="ISO8601", errors="coerce", utc=True).fillna(
+            pd.to_datetime(texts.str.replace(r"[/.]", "-", regex=True), format="ISO8601", errors="coerce", utc=True)
         )
     is_day_first = _order([(int(match[1]), int(match[2])) for match in parts], parts[0][0], name, day_first)
     pattern = "%d-%m-%Y" if is_day_first else "%m-%d-%Y"
-    return pd.to_datetime(
-        texts.str.split().str[0].str.replace(r"[/.]", "-", regex=True), format=pattern, errors="coerce"
-    )
+    halves = texts.str.split(n=1)
+    days = pd.to_datetime(halves.str[0].str.replace(r"[/.]", "-", regex=True), format=pattern, errors="coerce")
+    return days + _time_of_day(halves.str[1].fillna("0:00"))
+
+
+def _time_of_day(clocks: "pd.Series[Any]") -> "pd.Series[Any]":
+    """Of 9:30, 09:30:15 and 9:30 PM."""
+    found = clocks.str.extract(_CLOCK)
+    hours, minutes, seconds = (pd.to_numeric(found[name]) for name in ("hour", "minute", "second"))
+    half = found["half"].str.lower()
+    hours = hours.where(half.isna(), hours % 12 + 12 * (half == "p"))
+    return pd.to_timedelta((hours * 60 + minutes) * 60 + seconds.fillna(0), unit="s")
 
 
 def _order(pairs: Sequence[tuple[int, int]], shown: str, name: str, day_first: bool | None) -> bool:
@@ -119,6 +132,6 @@ def _text(value: Any) -> str:
 
 
 def _as_days(moments: "pd.Series[Any]") -> NDArray[np.float64]:
-    plain = moments.dt.tz_localize(None) if getattr(moments.dt, "tz", None) is not None else moments
+    plain = moments.dt.tz_convert(None) if getattr(moments.dt, "tz", None) is not None else moments
     seconds: NDArray[np.float64] = plain.to_numpy("datetime64[s]").astype(np.int64).astype(np.float64)
     return seconds / 86400

@@ -173,6 +173,37 @@ def test_the_order_of_day_and_month_is_seen_from_the_other_dates_or_asked_for():
         days_of(pd.Series(["25/04/2018"]), "date", day_first=False)
 
 
+@pytest.mark.parametrize(
+    ("date", "day_first", "hours"),
+    [
+        ("01.02.2009 00:10:30", True, 0.175),
+        ("01.02.2009 6:30", True, 6.5),
+        ("02/01/2009 6:30 PM", False, 18.5),
+        ("02/01/2009 12:15 am", False, 0.25),
+        ("02/01/2009", False, 0),
+    ],
+)
+def test_dates_with_the_year_last_keep_their_time_of_day(date, day_first, hours):
+    found, has_dates = days_of(pd.Series([date]), "date", day_first)
+    assert has_dates
+    assert (found[0] - days_of(pd.Series(["2009-02-01"]), "date")[0][0]) * 24 == pytest.approx(hours)
+
+
+def test_a_time_of_day_that_cannot_be_read_is_refused():
+    with pytest.raises(UserError, match="row 2 holds 25/04/2018 25:00: write dates as"):
+        days_of(pd.Series(["25/04/2018 10:00", "25/04/2018 25:00"]), "date")
+
+
+def test_summer_time_neither_stops_a_table_nor_takes_an_hour_from_it():
+    """At one o'clock in UTC the clocks go from two to three."""
+    texts = ["2020-03-29T01:00:00+01:00", "2020-03-29T03:00:00+02:00", "2020/03/29 02:00:00"]
+    column = pd.Series(texts)
+    found = [iso(day) for day in days_of(column, "date")[0]]
+    assert found == ["2020-03-29", "2020-03-29 01:00", "2020-03-29 02:00"]
+    moments = pd.Series(pd.to_datetime(texts[:2], utc=True)).dt.tz_convert("Europe/Berlin")
+    assert [iso(day) for day in days_of(moments, "date")[0]] == found[:2]
+
+
 # What is refused
 
 
