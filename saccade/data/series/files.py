@@ -58,8 +58,8 @@ def _from_long(
     if named.same_date != "refuse":
         frame, keys, days = _once_a_date(frame, keys, days, named, say, origin)
     numbers, ids = pd.factorize(keys, sort=False)
-    label, cloud = find_label(frame, named), find_cloud(frame, named)
-    place, group = find_place(frame, named), _in(frame, named.group)
+    label, cloud = _own_label(frame, named, samples), find_cloud(frame, named)
+    place, group = _own_place(frame, named, samples), _in(frame, named.group)
     taken = {name for name in (id_column, date, label, cloud, group, named.season, *(place or ())) if name}
     grouped = frame.groupby(numbers, sort=False)
     bands, ignored = find_bands(frame, named, taken, lambda name: bool((grouped[name].nunique() > 1).any()), origin)
@@ -118,7 +118,8 @@ def _from_wide(
             raise UserError(f"{origin} has {band} of {date} twice: in {written[date, band]} and in {column}")
         written[date, band] = column
         values[:, dates.index(date), bands.index(band)] = _numbers(frame, column, origin)
-    id_column, label, place = find_id(frame, named), find_label(frame, named), find_place(frame, named)
+    id_column = find_id(frame, named)
+    label, place = _own_label(frame, named, samples), _own_place(frame, named, samples)
     group = _in(frame, named.group)
     keys = frame[id_column] if id_column else pd.Series(np.arange(1, len(frame) + 1))
     doubled = keys[keys.duplicated()]
@@ -154,6 +155,8 @@ def with_samples(
         if named.group is not None and table.groups is None:
             raise UserError(f"there is no column {named.group} (data.group): check its name")
         return table
+    if named.to_predict and table.labels is not None:
+        return table
     key = find_id(samples, named)
     if key is None:
         raise UserError("the table of data.samples has no column of ids: name it with data.id")
@@ -164,13 +167,14 @@ def with_samples(
     if missing:
         raise UserError(f"{len(missing):,} ids, such as {missing[0]}, are missing in the table of data.samples")
     rows = rows.loc[list(wanted)]
-    place, label = find_place(rows, named), find_label(rows, named)
+    place = find_place(rows, named) if table.places is None else None
+    label = find_label(rows, named) if table.labels is None else None
     group = named_column(rows, "group", named.group) if table.groups is None else None
     return replace(
         table,
-        places=rows[list(place)].to_numpy(np.float64) if table.places is None and place else table.places,
+        places=rows[list(place)].to_numpy(np.float64) if place else table.places,
         in_degrees=_is_in_degrees(place) if table.places is None else table.in_degrees,
-        labels=_texts(rows, label) if table.labels is None else table.labels,
+        labels=_texts(rows, label) if label else table.labels,
         groups=_texts(rows, group) if table.groups is None else table.groups,
     )
 
@@ -218,6 +222,19 @@ def _require_single_dates(numbers: Any, days: Any, ids: Any, has_dates: bool, or
             f"{origin} has {day} of {ids[numbers[place]]} more than once ({len(twice):,} such rows): keep one row for each "
             "id and date, or set data.same_date to first or mean; if seasons share an id, tell them apart with data.season"
         )
+
+
+def _own_label(frame: pd.DataFrame, named: Named, samples: pd.DataFrame | None) -> str | None:
+    """The column of labels; none where a person names one that the second table should have, or where gaps do no harm."""
+    if samples is not None and named.label is not None and named.label not in frame.columns:
+        return None
+    label = find_label(frame, named)
+    return None if label is not None and named.to_predict and frame[label].isna().any() else label
+
+
+def _own_place(frame: pd.DataFrame, named: Named, samples: pd.DataFrame | None) -> tuple[str, str] | None:
+    is_elsewhere = samples is not None and named.x is not None and named.x not in frame.columns
+    return None if is_elsewhere else find_place(frame, named)
 
 
 def _one_label(frame: pd.DataFrame, label: str | None, numbers: Any, ids: Any, origin: str) -> tuple[str, ...] | None:

@@ -1,7 +1,7 @@
 """How good a run's classes are, on its own held-out series or on another table; and how much it looks at clouds."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -94,10 +94,13 @@ def _of_file(task: "SeriesClassTask", options: "SeriesOptions") -> tuple[SeriesT
     if not path.is_file():
         raise UserError(f"--data {path}: there is no such file")
     own = task.series.table
-    table = with_bands(read_series(path, data.named, lambda _: None), own.bands, str(path))
+    named = replace(data.named, bands=own.bands, group=None, x=None, y=None, to_predict=True)
+    table = with_bands(read_series(path, named, lambda _: None, data.samples), own.bands, str(path))
     table = task.preprocessed(measured_only(table, str(path), lambda _: None, data.longest))
     if table.labels is None:
-        raise UserError(f"{path} has no column of labels, so there is nothing to judge by: use `saccade predict`")
+        raise UserError(
+            f"{path} has no label for every series, so there is nothing to judge by: give each one, or use `saccade predict`"
+        )
     return table, np.arange(len(table)), _numbers_of(table.labels, task.classes, str(path))
 
 

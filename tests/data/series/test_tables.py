@@ -122,6 +122,28 @@ def test_the_second_table_has_a_row_for_each_field_and_not_for_each_season(read)
     assert wide.labels == ("maize",)
 
 
+def test_a_label_and_a_place_may_be_named_in_either_table(read):
+    text = "id,date,v,was,e,n\na,2020-01-01,1,wheat,3,4\na,2020-02-01,2,wheat,3,4\n"
+    second = "id,kind,east,north\na,maize,1,2\n"
+    here, _ = read(text, samples=second, label="was", x="e", y="n")
+    there, _ = read(text, samples=second, label="kind", x="east", y="north")
+    assert (here.labels, here.places.tolist()) == (("wheat",), [[3, 4]])
+    assert (there.labels, there.places.tolist()) == (("maize",), [[1, 2]])
+    with pytest.raises(UserError, match=r"no column kin \(data\.label\): did you mean kind"):
+        read(text, samples=second, label="kin")
+
+
+def test_a_column_of_labels_that_is_not_filled_does_not_hinder_a_prediction(read):
+    text = LONG.replace("wheat", "")
+    table, _ = read(text, to_predict=True)
+    assert (table.ids, table.labels) == (("a", "b"), None)
+    wide, _ = read("id,label,v_20200101,v_20200201,v_20200301\n2,,1,2,3\n", to_predict=True)
+    assert wide.labels is None
+    frame = pd.read_csv(StringIO(LONG.replace("wheat", "").replace("maize", "")))
+    example = Series(("NDVI", "NIR"), True, Named()).from_python(frame[frame.id == "b"])
+    assert example.truth is None
+
+
 def test_files_of_the_archives_are_read(read, tmp_path):
     tsv, _ = read("1\t0.1\t0.2\t0.3\n2\t0.4\t0.5\t0.6\n", "Crop_TRAIN.tsv")
     ts, _ = read("@problemName x\n@classLabel true a b\n@data\n1,2,3:4,5,6:a\n7,8:9,?:b\n", "x.ts")

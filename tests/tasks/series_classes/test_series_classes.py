@@ -145,6 +145,39 @@ def test_another_table_can_be_judged(run, fields):
     assert scores.classes.images == 300
 
 
+def test_another_table_needs_no_groups_nor_places_and_may_have_its_labels_in_the_second_table(fields, tmp_path):
+    frame = pd.read_csv(fields)
+    frame = frame[frame.id.isin(frame.id.unique()[:100])].assign(region=frame.id.str[-1], e=1.0, n=2.0)
+    frame.drop(columns="label").to_csv(tmp_path / "train.csv", index=False)
+    frame[["id", "label"]].drop_duplicates().to_csv(tmp_path / "samples.csv", index=False)
+    named = [
+        "group=region",
+        "x=e",
+        "y=n",
+        "label=label",
+        f"train={tmp_path / 'train.csv'}",
+        f"samples={tmp_path / 'samples.csv'}",
+    ]
+    settings = [f"data.{setting}" for setting in named]
+    run = library.load(
+        train("series", [*settings, *SMALL, "train.steps=2", "train.validate_every=2"], tmp_path / "run")
+    )
+    bare = frame.drop(columns=["region", "e", "n"])
+    unknown = bare.assign(id="new " + bare.id)
+    for name, table in (("bare", bare.drop(columns="label")), ("labelled", unknown), ("gaps", bare.assign(label=""))):
+        table.to_csv(tmp_path / f"{name}.csv", index=False)
+        assert run.evaluate("test", data=tmp_path / f"{name}.csv").classes.images == 100
+    unknown.drop(columns="label").to_csv(tmp_path / "unknown.csv", index=False)
+    with pytest.raises(UserError, match=r"100 ids, such as new field 1, are missing in the table of data\.samples"):
+        run.evaluate("test", data=tmp_path / "unknown.csv")
+
+
+def test_a_table_without_labels_cannot_be_judged(run, fields, tmp_path):
+    pd.read_csv(fields).drop(columns="label").to_csv(tmp_path / "x.csv", index=False)
+    with pytest.raises(UserError, match="has no label for every series, so there is nothing to judge by"):
+        run.evaluate("test", data=tmp_path / "x.csv")
+
+
 def test_a_table_without_the_bands_of_the_run_is_refused(run, tmp_path):
     path = tmp_path / "other.csv"
     path.write_text("id,date,NDVI\na,2020-01-01,0.1\na,2020-02-01,0.3\n")
