@@ -69,8 +69,9 @@ def augmented(batch: SeriesBatch, drop_dates: float, noise: float, shift_days: f
     """For training: dates left out at random (one stays), noise on the values, all dates of a series early or late."""
     values, measured, days = batch
     if drop_dates:
-        kept = torch.rand(measured.shape[:2]) >= drop_dates * torch.rand(len(measured), 1)
-        kept = kept | ~(kept & batch.visible).any(1, keepdim=True)
+        draws = torch.rand(measured.shape[:2])
+        last = draws.masked_fill(~batch.visible, -1).argmax(1, keepdim=True)
+        kept = (draws >= drop_dates * torch.rand(len(measured), 1)).scatter(1, last, True)
         measured = measured & kept[..., None]
         values = values * measured
         # Dates that are gone must not stand between others.

@@ -4,6 +4,7 @@ import csv
 import gzip
 import re
 import zlib
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -42,17 +43,15 @@ def read_table(path: Path, say: Say) -> pd.DataFrame:
 
 def read_text(text: str, say: Say) -> pd.DataFrame:
     """A table that came as text."""
-    from io import StringIO
-
     try:
         frame = pd.read_csv(StringIO(text), sep=_separator(text[:20_000]), skipinitialspace=True)
     except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
         reason = " ".join(str(error).split())
-        raise UserError(f"the series cannot be read as a table ({reason}): give CSV with a line of names") from None
+        raise UserError(f"the text cannot be read as a table ({reason}): give CSV with a line of names") from None
     frame.columns = [str(name).strip() for name in frame.columns]
     if not len(frame):
-        raise UserError("the series has names of columns and no rows: add a row for each observation")
-    return with_decimal_points(frame, Path("the series"), say)
+        raise UserError("the text has names of columns and no rows: add a row for each observation")
+    return with_decimal_points(frame, Path("the text"), say)
 
 
 def first_lines(path: Path, characters: int = 20_000) -> str:

@@ -4,11 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from sklearn.preprocessing import StandardScaler
 
 from saccade.data.builtin.seasons import seasons
 from saccade.data.series import dataset
-from saccade.data.series.batch import augmented, collate
+from saccade.data.series.batch import SeriesBatch, augmented, collate
 from saccade.data.series.calendar import Calendar
 from saccade.data.series.clouds import CLOUDED, CloudsConfig, interpolated, removed, with_clouds
 from saccade.data.series.dataset import SeriesConfig, gather
@@ -215,3 +216,16 @@ def test_dates_dropped_in_training_leave_the_others_in_order():
         kept = dropped.days[row][dropped.visible[row]]
         assert (kept.diff() > 0).all()
         assert set(kept.tolist()) <= set(batch.days[row].tolist())
+
+
+def test_where_every_date_would_be_dropped_one_stays():
+    torch.manual_seed(0)
+    count, dates = 200, 2
+    values = torch.arange(1.0, dates + 1).expand(count, dates)[..., None]
+    days = torch.arange(float(dates)).expand(count, dates)
+    measured = torch.ones(count, dates + 1, 1, dtype=torch.bool)
+    measured[:, -1] = False  # beyond the end
+    batch = SeriesBatch(torch.cat((values, torch.zeros(count, 1, 1)), 1), measured, torch.cat((days, days[:, -1:]), 1))
+    kept = augmented(batch, 1e6, 0.0, 0.0)
+    assert kept.visible.sum(1).tolist() == [1] * count
+    assert set(kept.values[:, 0, 0].tolist()) == {1, 2}

@@ -10,6 +10,7 @@ import pytest
 from saccade.data.series.columns import Named
 from saccade.data.series.dates import days_of, iso
 from saccade.data.series.files import read_series
+from saccade.data.series.reading import read_text
 from saccade.errors import UserError
 from saccade.tasks.inputs import Series
 
@@ -283,3 +284,9 @@ def test_empty_files_and_rows_without_labels_are_refused(read):
     assert "no rows" in refused(read, "id,date,NDVI\n")
     assert "row 1 has no label" in refused(read, LONG.replace("0.3,wheat", "0.3,"))
     assert "should hold dates, and row 2 holds" in refused(read, LONG.replace("2018-03-01,,0.4", "spring,,0.4"))
+
+
+def test_text_that_is_no_table_is_called_a_text():
+    for text, sentence in (("", "the text cannot be read as a table"), ("date,v\n", "the text has names of columns")):
+        with pytest.raises(UserError, match=sentence):
+            read_text(text, print)
