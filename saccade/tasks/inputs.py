@@ -369,7 +369,10 @@ class Series:
             raise UserError(
                 f"the series has {len(body.series):,} characters, and {100 * limits.characters:,} are allowed: send one series at a time"
             )
-        table = from_frame(read_rows(body.series, _silent), self._free, "the series", _silent)
+        frame, named = read_rows(body.series, _silent), self._free
+        # One series needs no ids, and the examples of a run call their columns date and cloud.
+        name, date, cloud = (one if one in frame.columns else None for one in (named.id, named.date, named.cloud))
+        table = from_frame(frame, replace(named, id=name, date=date, cloud=cloud), "the series", _silent)
         return self._one(self._checked(table, "the series", _silent), "the series")
 
     def unknown(self, examples: Sequence[Example[SeriesTable]]) -> Sequence[str]:

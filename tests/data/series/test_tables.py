@@ -9,10 +9,12 @@ import pytest
 
 from saccade.data.series.columns import Named
 from saccade.data.series.dates import days_of, iso
-from saccade.data.series.files import read_series
+from saccade.data.series.files import from_frame, read_series
 from saccade.data.series.reading import read_text
+from saccade.data.series.table import as_text
 from saccade.errors import UserError
-from saccade.tasks.inputs import Series
+from saccade.serve.limits import Limits
+from saccade.tasks.inputs import Series, SeriesFields
 
 LONG = """id,date,NDVI,NIR,label
 a,2018-02-15,0.2,0.3,wheat
@@ -225,6 +227,17 @@ def test_summer_time_neither_stops_a_table_nor_takes_an_hour_from_it():
     assert found == ["2020-03-29", "2020-03-29 01:00", "2020-03-29 02:00"]
     moments = pd.Series(pd.to_datetime(texts[:2], utc=True)).dt.tz_convert("Europe/Berlin")
     assert [iso(day) for day in days_of(moments, "date")[0]] == found[:2]
+
+
+def test_a_run_whose_columns_a_person_named_reads_its_own_examples_and_the_columns_as_named():
+    named = Named(id="wer", date="wann", cloud="wolke")
+    text = "wer,wann,v,wolke\na,2020-01-01,1,0\na,2020-02-01,2,0.5\n"
+    table = from_frame(read_text(text, print), named, "x", print)
+    reads = Series(("v",), True, named)
+    for own in (text, as_text(table)):
+        read = reads.from_json(SeriesFields(series=own), Limits(characters=1000)).content
+        assert read.days.tolist() == table.days.tolist()
+        assert read.clouds.tolist() == [0, 0.5]
 
 
 # What is refused
