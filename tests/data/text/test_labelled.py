@@ -240,7 +240,7 @@ def test_a_run_is_reopened_as_it_was_prepared(tmp_path):
     assert again.tokenizer.encode("we sat upstairs") == texts.tokenizer.encode("we sat upstairs")
     assert any(line.startswith("2 classes: bad ") for line in said)
     (tmp_path / "classes.json").write_text("[]")
-    with pytest.raises(UserError, match=r"is incomplete .*copy the run again"):
+    with pytest.raises(UserError, match=r"classes\.json cannot be read .* is incomplete; copy it again"):
         reopen(recipe.data, tmp_path, None)
 
 
