@@ -18,6 +18,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -261,7 +262,7 @@ def _from_row(row: Any, place: str, reading: Reading) -> Iterator[Exercise]:
 
 def _from_stories(text: str, path: Path, reading: Reading) -> Iterator[Exercise]:
     story: dict[int, str] = {}
-    stories = 0
+    asked: list[Exercise] = []
     for line_number, line in enumerate(text.splitlines(), start=1):
         if not line.strip():
             continue
@@ -270,15 +271,23 @@ def _from_stories(text: str, path: Path, reading: Reading) -> Iterator[Exercise]
         if not number.isdecimal():
             raise UserError(f"{place}, does not begin with a number, as the lines of a story do: give it one")
         if number == "1":
-            story = {}
-            stories += 1
+            yield from _of_one_story(asked, story)
+            story, asked = {}, []
         question, tab, answered = rest.partition("\t")
         if not tab:
             story[int(number)] = rest.strip()
             continue
         answer, _, facts = answered.partition("\t")
-        for exercise in _from_story(story, question.strip(), answer.strip(), facts.split(), place, reading):
-            yield replace(exercise, story=f"{path.name}:{stories}")
+        asked += _from_story(story, question.strip(), answer.strip(), facts.split(), place, reading)
+    yield from _of_one_story(asked, story)
+
+
+def _of_one_story(asked: Iterable[Exercise], story: Mapping[int, str]) -> Iterator[Exercise]:
+    """With the mark of a story: equal where all its sentences are, in whatever file it stands."""
+    text = " ".join(" ".join(story.values()).split())
+    mark = blake2b(text.encode(), digest_size=16).hexdigest()
+    for exercise in asked:
+        yield replace(exercise, story=mark)
 
 
 def _from_story(

@@ -4,9 +4,11 @@ import json
 import pytest
 
 from saccade.data.builtin.stories import stories
+from saccade.data.questions.dataset import QuestionsConfig, prepare
 from saccade.data.questions.exercises import Reading, occurrences, read_exercises
 from saccade.errors import UserError
 
+NAMES = ("Ann", "Ida", "Eve", "Mia", "Leo", "Tom", "Kim")
 CONTEXT = "Ada wrote to Mary in 1843. Mary answered in May."
 
 
@@ -62,6 +64,29 @@ def test_stories_in_babis_form_name_their_supporting_sentences(file):
     assert [first.context[start:end] for start, end in first.facts] == ["Ann ran home."]
     assert second.context == "Eve sang."
     assert first.story != second.story
+
+
+def test_a_story_is_known_by_its_sentences_and_not_by_its_file(tmp_path):
+    """Files of one name hold different stories, and files of different names may hold the same one."""
+    stories = [f"1 {name} ran home.\n2 Where is {name}?\thome\t1\n3 Bob sat.\n4 Who sat?\tBob\t3\n" for name in NAMES]
+    (tmp_path / "train").mkdir()
+    (tmp_path / "test").mkdir()
+    (tmp_path / "train" / "stories.txt").write_text("".join(stories[:6]))
+    (tmp_path / "test" / "stories.txt").write_text(stories[6])
+    (tmp_path / "more.txt").write_text(stories[0])
+    train, test, more = (
+        read_exercises(tmp_path / name) for name in ("train/stories.txt", "test/stories.txt", "more.txt")
+    )
+    marks = {exercise.story for exercise in train}
+    assert (len(train), len(marks)) == (12, 6)
+    assert len({exercise.story for exercise in test}) == 1
+    assert not marks & {exercise.story for exercise in test}
+    assert {exercise.story for exercise in more} < marks
+    config = QuestionsConfig(train=tmp_path / "train" / "stories.txt", test=tmp_path / "test" / "stories.txt")
+    said = []
+    prepared = prepare(config, tmp_path / "run", said.append)
+    assert len(prepared.train) + len(prepared.valid) == 12
+    assert not any("left out" in line for line in said)
 
 
 def test_whole_words_are_preferred_to_parts_of_words():
