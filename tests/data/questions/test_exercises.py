@@ -1,9 +1,12 @@
 import gzip
 import json
+import os
+import threading
 
 import pytest
 
 from saccade.data.builtin.stories import stories
+from saccade.data.questions import exercises
 from saccade.data.questions.dataset import QuestionsConfig, prepare
 from saccade.data.questions.exercises import Reading, occurrences, read_exercises
 from saccade.errors import UserError
@@ -107,6 +110,8 @@ def test_whole_words_are_preferred_to_parts_of_words():
         ('{"question": "a", "context": "b"}\n', "a.jsonl", "there is no answer"),
         (b"question,context,answer\na,b,b\n" + b"x,\xff,y\n", "a.csv", "line 3: byte 0xff is not UTF-8"),
         ("", "a.csv", "is empty"),
+        ("[" * 100_000, "a.json", "is not JSON"),
+        ('{"question": ' + "[" * 100_000, "a.jsonl", "line 1, is not JSON"),
         (b"\x1f\x8b\x08\x00", "a.json.gz", "damaged or cut-off gzip"),
         ("1 Ann ran.\n2 Is Ann here?\tyes\t1\n", "a.txt", "the answer 'yes' is not in its context"),
     ],
@@ -116,6 +121,27 @@ def test_what_cannot_be_read_is_said_in_a_sentence(file, content, name, said):
         read_exercises(file(content, name))
     assert said in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="a system without pipes")
+def test_a_pipe_or_a_device_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe.json")
+    writer = threading.Timer(5, lambda: open(tmp_path / "pipe.json", "wb").close())  # ends the wait that must not be
+    writer.daemon = True
+    writer.start()
+    for path, kind in ((tmp_path / "pipe.json", "a pipe"), (tmp_path, "a folder")):
+        with pytest.raises(UserError, match=rf"cannot be read \(it is {kind}, not a file\)"):
+            read_exercises(path)
+    writer.cancel()
+
+
+def test_a_packed_file_does_not_grow_without_end(file, monkeypatch):
+    text = squad(asked()).encode()
+    monkeypatch.setattr(exercises, "_MOST_BYTES", len(text))
+    assert len(read_exercises(file(text))) == len(read_exercises(file(gzip.compress(text)))) == 1
+    for content in (text + b" ", gzip.compress(text + b" " * 10**6)):
+        with pytest.raises(UserError, match=r"has more than \d+ bytes of text: give it in several smaller files"):
+            read_exercises(file(content))
 
 
 def test_bad_questions_can_be_left_out_and_are_counted(file):
