@@ -7,7 +7,7 @@ Whatever is wrong is an OSError or a ValueError with a reason, for the caller's 
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -33,8 +33,13 @@ def read_json(path: Path, kind: type[Kind], most: int = MOST_BYTES) -> Kind:
 
 
 def read_json_lines(path: Path, kind: type[Kind], most: int = MOST_BYTES) -> Iterator[Kind]:
+    return parsed_lines(read_bytes(path, most).split(b"\n")[:-1], kind)
+
+
+def parsed_lines(lines: Iterable[bytes], kind: type[Kind], first: int = 1) -> Iterator[Kind]:
+    """Lines of JSON as values of this type; `first` is the number of the first one."""
     adapter = TypeAdapter(kind)
-    for number, line in enumerate(read_bytes(path, most).split(b"\n")[:-1], 1):
+    for number, line in enumerate(lines, first):
         try:
             yield adapter.validate_json(line)
         except ValidationError as error:

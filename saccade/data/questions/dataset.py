@@ -10,25 +10,53 @@ Held-out questions are cut by their contexts, so that no text that is asked abou
 import gzip
 import json
 import random
-from collections.abc import Iterable, Iterator, Sequence
+import zlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, ValidationInfo, model_validator
+from pydantic import Field, NonNegativeInt, ValidationInfo, model_validator
 
 from saccade.config.recipe import Config, ExistingFile, files_may_be_missing
 from saccade.data.builtin.stories import stories
 from saccade.data.questions.exercises import Exercise, Reading, read_exercises
-from saccade.data.splits import PURPOSES, SplitName
+from saccade.data.splits import PURPOSES, SPLITS, SplitName
 from saccade.data.text.pairs import counted
 from saccade.errors import Say, UserError
-from saccade.files import make_directory, replacing, write_text
+from saccade.files import MOST_BYTES, make_directory, open_regular, read_bytes, replacing, write_text
+from saccade.stored import Stored, parsed, parsed_lines
 
 _SHARE, _MOST_CUT = 0.05, 2000  # of the contexts that are held out; questions a part
 _FEW = 2000
+_MOST_HELD_OUT, _MOST_TO_TRAIN = 1 << 28, 1 << 32  # bytes
+
+_Spans = tuple[tuple[NonNegativeInt, NonNegativeInt], ...]
+
+
+class _About(Stored):
+    """The first line of held-out.jsonl."""
+
+    unanswered: bool
+
+
+class _Row(Stored):
+    question: str
+    context: str
+    answers: tuple[str, ...]
+    spans: _Spans
+    facts: _Spans
+
+    def exercise(self) -> Exercise:
+        if any(not start <= end <= len(self.context) for start, end in (*self.spans, *self.facts)):
+            raise ValueError("an answer is outside of its context")
+        return Exercise(self.question, self.context, self.answers, self.spans, self.facts)
+
+
+class _HeldOutRow(_Row):
+    split: Literal["valid", "test"]
 
 
 class QuestionsConfig(Config):
@@ -76,9 +104,12 @@ class Questions:
         """Read on first use: a run that only predicts does not need it."""
         path = self.directory / "tokens" / "train.jsonl.gz"
         try:
-            with gzip.open(path, "rt", encoding="utf-8") as lines:
-                return [_from_row(json.loads(line)) for line in lines]
-        except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
+            with open_regular(path) as packed, gzip.GzipFile(fileobj=packed) as lines:
+                exercises = [row.exercise() for row in parsed_lines(_limited(lines), _Row)]
+            if not exercises:
+                raise ValueError("it holds no question")
+            return exercises
+        except (OSError, EOFError, zlib.error, ValueError) as error:
             raise UserError(f"{path} cannot be read ({error}): train this run again to resume it") from None
 
     def held_out(self, split: SplitName) -> list[Exercise]:
@@ -110,12 +141,14 @@ def reopen(directory: Path) -> Questions:
     path = directory / "held-out.jsonl"
     parts: dict[str, list[Exercise]] = {"valid": [], "test": []}
     try:
-        first, *lines = path.read_text(encoding="utf-8").split("\n")[:-1]
-        unanswered = bool(json.loads(first)["unanswered"])
-        for line in lines:
-            row = json.loads(line)
-            parts[row.pop("split")].append(_from_row(row))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        first, *lines = read_bytes(path, _MOST_HELD_OUT).split(b"\n")[:-1] or [b""]
+        unanswered = parsed(first, _About).unanswered
+        for row in parsed_lines(lines, _HeldOutRow, first=2):
+            parts[row.split].append(row.exercise())
+        for split in SPLITS[1:]:
+            if not parts[split]:
+                raise ValueError(f"it has no question to {PURPOSES[split]}")
+    except (OSError, ValueError) as error:
         raise UserError(
             f"{path} cannot be read ({error}): this run is incomplete; copy it again or train it again"
         ) from None
@@ -193,15 +226,11 @@ def _line(row: dict[str, object]) -> str:
     return json.dumps(row, ensure_ascii=False) + "\n"
 
 
-def _from_row(row: dict[str, object]) -> Exercise:
-    def spans(name: str) -> tuple[tuple[int, int], ...]:
-        return tuple((int(start), int(end)) for start, end in _rows(row[name]))
-
-    answers = tuple(str(answer) for answer in _rows(row["answers"]))
-    return Exercise(str(row["question"]), str(row["context"]), answers, spans("spans"), spans("facts"))
-
-
-def _rows(value: object) -> Iterable[Iterator[int]]:
-    if not isinstance(value, list):
-        raise ValueError(f"{value!r} is not a list")
-    return value
+def _limited(lines: gzip.GzipFile) -> Iterator[bytes]:
+    """Unpacked lines: neither one nor all of them may grow without end."""
+    size = 0
+    while line := lines.readline(MOST_BYTES):
+        size += len(line)
+        if not line.endswith(b"\n") or size > _MOST_TO_TRAIN:
+            raise ValueError("it is cut off or too large")
+        yield line

@@ -18,15 +18,18 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 from saccade.errors import UserError
+from saccade.files import open_regular
 
 Span = tuple[int, int]  # characters [start, end)
 
 COLUMNS = ("question", "context", "answer")
 _JSON_LINES = (".jsonl", ".ndjson")
+_MOST_BYTES = 1 << 29  # of a file, unpacked
 _NUMBERED = re.compile(r"\d+ \S")
 
 
@@ -95,13 +98,16 @@ def read_exercises(path: Path, reading: Reading | None = None) -> list[Exercise]
 def read_text(path: Path) -> str:
     """A text file in UTF-8, gzipped or not."""
     try:
-        content = path.read_bytes()
-        if content[:2] == b"\x1f\x8b":
-            content = gzip.decompress(content)
+        with open_regular(path) as file:
+            packed = file.read(2) == b"\x1f\x8b"
+            file.seek(0)
+            content = (gzip.GzipFile(fileobj=file) if packed else file).read(_MOST_BYTES + 1)
     except (EOFError, zlib.error, gzip.BadGzipFile):
         raise UserError(f"{path} is a damaged or cut-off gzip file: copy it again") from None
     except OSError as error:
         raise UserError(f"{path} cannot be read ({error.strerror or error}): check the path and its rights") from None
+    if len(content) > _MOST_BYTES:
+        raise UserError(f"{path} has more than {_MOST_BYTES:,} bytes of text: give it in several smaller files")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -126,7 +132,7 @@ def _joins(text: str, place: int) -> bool:
 def _is_json_line(text: str) -> bool:
     try:
         return "question" in json.loads(text.lstrip().partition("\n")[0])
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         return False
 
 
@@ -136,7 +142,7 @@ def _is_json_line(text: str) -> bool:
 def _from_json(text: str, path: Path, reading: Reading) -> Iterator[Exercise]:
     try:
         content = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is not JSON ({error}): give a file in SQuAD's form, JSON lines or a CSV") from None
     if isinstance(content, list):
         for number, row in enumerate(content, start=1):
@@ -197,7 +203,7 @@ def _from_lines(text: str, path: Path, reading: Reading) -> Iterator[Exercise]:
             continue
         try:
             row = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UserError(f"{path}, line {number:,}, is not JSON ({error}): write one object a line") from None
         yield from _from_row(row, f"{path}, line {number:,}", reading)
 
@@ -261,7 +267,7 @@ def _from_row(row: Any, place: str, reading: Reading) -> Iterator[Exercise]:
 
 def _from_stories(text: str, path: Path, reading: Reading) -> Iterator[Exercise]:
     story: dict[int, str] = {}
-    stories = 0
+    asked: list[Exercise] = []
     for line_number, line in enumerate(text.splitlines(), start=1):
         if not line.strip():
             continue
@@ -270,15 +276,23 @@ def _from_stories(text: str, path: Path, reading: Reading) -> Iterator[Exercise]
         if not number.isdecimal():
             raise UserError(f"{place}, does not begin with a number, as the lines of a story do: give it one")
         if number == "1":
-            story = {}
-            stories += 1
+            yield from _of_one_story(asked, story)
+            story, asked = {}, []
         question, tab, answered = rest.partition("\t")
         if not tab:
             story[int(number)] = rest.strip()
             continue
         answer, _, facts = answered.partition("\t")
-        for exercise in _from_story(story, question.strip(), answer.strip(), facts.split(), place, reading):
-            yield replace(exercise, story=f"{path.name}:{stories}")
+        asked += _from_story(story, question.strip(), answer.strip(), facts.split(), place, reading)
+    yield from _of_one_story(asked, story)
+
+
+def _of_one_story(asked: Iterable[Exercise], story: Mapping[int, str]) -> Iterator[Exercise]:
+    """With the mark of a story: equal where all its sentences are, in whatever file it stands."""
+    text = " ".join(" ".join(story.values()).split())
+    mark = blake2b(text.encode(), digest_size=16).hexdigest()
+    for exercise in asked:
+        yield replace(exercise, story=mark)
 
 
 def _from_story(

@@ -9,12 +9,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from tokenizers import Regex, pre_tokenizers
 
 from saccade.errors import UserError
 from saccade.files import write_text
+from saccade.stored import Stored, read_json
 
 PAD, UNK = 0, 1
 LONGEST_WORD = 16  # letters that are read: the first ones
@@ -64,6 +66,13 @@ def sentence_numbers(words: Sequence[str], starts: Sequence[int], ends: Sequence
         numbers.append(number)
         ending = word[0] in _SENTENCE_ENDS or (ending and word[0] in _CLOSING)
     return numbers
+
+
+class _StoredLexicon(Stored):
+    version: Literal[1]
+    lowercase: bool
+    words: list[str]
+    letters: list[str]
 
 
 class Lexicon:
@@ -124,9 +133,9 @@ class Lexicon:
     @classmethod
     def load(cls, path: Path) -> "Lexicon":
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-            return cls([*map(str, content["words"])], [*map(str, content["letters"])], bool(content["lowercase"]))
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            content = read_json(path, _StoredLexicon)
+        except (OSError, ValueError) as error:
             raise UserError(
                 f"the vocabulary {path} cannot be read ({error}): copy the run again or train it again"
             ) from None
+        return cls(content.words, content.letters, content.lowercase)

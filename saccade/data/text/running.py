@@ -24,7 +24,7 @@ from pydantic import Field, ValidationInfo, model_validator
 
 from saccade.config.recipe import Config, ExistingFolder, ExistingPath, StartConfig
 from saccade.data.builtin.phrasebook.phrases import phrases
-from saccade.data.splits import SPLITS, SplitName
+from saccade.data.splits import SplitName
 from saccade.data.text.documents import Piece, in_pieces, read_documents
 from saccade.data.text.shards import TokenStream, write_stream
 from saccade.data.text.spelling import Spelled
@@ -32,11 +32,25 @@ from saccade.data.text.tokenizer import Tokenizer
 from saccade.data.text.vocabulary import existing_tokenizer, load_tokenizer, save_tokenizer, starting_tokenizer
 from saccade.errors import ConfigError, Say, UserError
 from saccade.files import make_directory, write_text
+from saccade.stored import Stored, read_json
 
 FEW_CHARACTERS = 100_000
 _SENTENCES = 5  # of a document of the built-in text
 _SMALLEST, _LARGEST, _UNIT = 512, 32_000, 256  # of a vocabulary of byte pairs, and what it is a multiple of
 _MOST_CHARACTERS = 10_000  # of a vocabulary of characters
+
+
+class _HeldOutBytes(Stored):
+    valid: int = Field(ge=1, lt=1 << 48)
+    test: int | None = Field(None, ge=1, lt=1 << 48)
+
+
+class _Header(Stored):
+    """text.json"""
+
+    version: Literal[1]
+    documents: int = Field(ge=0, lt=1 << 48)
+    bytes: _HeldOutBytes
 
 
 class TextConfig(Config):
@@ -151,13 +165,15 @@ def reopen(directory: Path) -> RunningText:
     tokenizer = load_tokenizer(directory)
     path = directory / "text.json"
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        held_out = {split: int(content["bytes"][split]) for split in SPLITS[1:] if split in content["bytes"]}
-        return RunningText(directory, tokenizer, int(content["documents"]), held_out)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        header = read_json(path, _Header)
+    except (OSError, ValueError) as error:
         raise UserError(
             f"{path} cannot be read ({error}): this run is incomplete; copy it again or train it again"
         ) from None
+    held_out: dict[SplitName, int] = {"valid": header.bytes.valid}
+    if header.bytes.test is not None:
+        held_out["test"] = header.bytes.test
+    return RunningText(directory, tokenizer, header.documents, held_out)
 
 
 def begin_of(tokenizer: Spelled) -> int:

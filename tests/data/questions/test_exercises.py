@@ -1,12 +1,17 @@
 import gzip
 import json
+import os
+import threading
 
 import pytest
 
 from saccade.data.builtin.stories import stories
+from saccade.data.questions import exercises
+from saccade.data.questions.dataset import QuestionsConfig, prepare
 from saccade.data.questions.exercises import Reading, occurrences, read_exercises
 from saccade.errors import UserError
 
+NAMES = ("Ann", "Ida", "Eve", "Mia", "Leo", "Tom", "Kim")
 CONTEXT = "Ada wrote to Mary in 1843. Mary answered in May."
 
 
@@ -64,6 +69,29 @@ def test_stories_in_babis_form_name_their_supporting_sentences(file):
     assert first.story != second.story
 
 
+def test_a_story_is_known_by_its_sentences_and_not_by_its_file(tmp_path):
+    """Files of one name hold different stories, and files of different names may hold the same one."""
+    stories = [f"1 {name} ran home.\n2 Where is {name}?\thome\t1\n3 Bob sat.\n4 Who sat?\tBob\t3\n" for name in NAMES]
+    (tmp_path / "train").mkdir()
+    (tmp_path / "test").mkdir()
+    (tmp_path / "train" / "stories.txt").write_text("".join(stories[:6]))
+    (tmp_path / "test" / "stories.txt").write_text(stories[6])
+    (tmp_path / "more.txt").write_text(stories[0])
+    train, test, more = (
+        read_exercises(tmp_path / name) for name in ("train/stories.txt", "test/stories.txt", "more.txt")
+    )
+    marks = {exercise.story for exercise in train}
+    assert (len(train), len(marks)) == (12, 6)
+    assert len({exercise.story for exercise in test}) == 1
+    assert not marks & {exercise.story for exercise in test}
+    assert {exercise.story for exercise in more} < marks
+    config = QuestionsConfig(train=tmp_path / "train" / "stories.txt", test=tmp_path / "test" / "stories.txt")
+    said = []
+    prepared = prepare(config, tmp_path / "run", said.append)
+    assert len(prepared.train) + len(prepared.valid) == 12
+    assert not any("left out" in line for line in said)
+
+
 def test_whole_words_are_preferred_to_parts_of_words():
     assert occurrences("art", "party art") == ((6, 9),)
     assert occurrences("art", "party") == ((1, 4),)
@@ -82,6 +110,8 @@ def test_whole_words_are_preferred_to_parts_of_words():
         ('{"question": "a", "context": "b"}\n', "a.jsonl", "there is no answer"),
         (b"question,context,answer\na,b,b\n" + b"x,\xff,y\n", "a.csv", "line 3: byte 0xff is not UTF-8"),
         ("", "a.csv", "is empty"),
+        ("[" * 100_000, "a.json", "is not JSON"),
+        ('{"question": ' + "[" * 100_000, "a.jsonl", "line 1, is not JSON"),
         (b"\x1f\x8b\x08\x00", "a.json.gz", "damaged or cut-off gzip"),
         ("1 Ann ran.\n2 Is Ann here?\tyes\t1\n", "a.txt", "the answer 'yes' is not in its context"),
     ],
@@ -91,6 +121,27 @@ def test_what_cannot_be_read_is_said_in_a_sentence(file, content, name, said):
         read_exercises(file(content, name))
     assert said in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="a system without pipes")
+def test_a_pipe_or_a_device_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe.json")
+    writer = threading.Timer(5, lambda: open(tmp_path / "pipe.json", "wb").close())  # ends the wait that must not be
+    writer.daemon = True
+    writer.start()
+    for path, kind in ((tmp_path / "pipe.json", "a pipe"), (tmp_path, "a folder")):
+        with pytest.raises(UserError, match=rf"cannot be read \(it is {kind}, not a file\)"):
+            read_exercises(path)
+    writer.cancel()
+
+
+def test_a_packed_file_does_not_grow_without_end(file, monkeypatch):
+    text = squad(asked()).encode()
+    monkeypatch.setattr(exercises, "_MOST_BYTES", len(text))
+    assert len(read_exercises(file(text))) == len(read_exercises(file(gzip.compress(text)))) == 1
+    for content in (text + b" ", gzip.compress(text + b" " * 10**6)):
+        with pytest.raises(UserError, match=r"has more than \d+ bytes of text: give it in several smaller files"):
+            read_exercises(file(content))
 
 
 def test_bad_questions_can_be_left_out_and_are_counted(file):

@@ -10,7 +10,7 @@ from saccade.data.builtin.reviews import reviews
 from saccade.data.splits import SPLITS
 from saccade.data.text.labelled.columns import Wanted
 from saccade.data.text.labelled.dataset import prepare, reopen
-from saccade.data.text.labelled.files import Labelled, Listing, read_labelled, read_texts
+from saccade.data.text.labelled.files import Labelled, Listing, read_labelled
 from saccade.data.text.labelled.splits import split_listings
 from saccade.data.text.labelled.windows import Reading
 from saccade.errors import ConfigError, UserError
@@ -118,10 +118,6 @@ def test_what_people_marked_is_found_in_the_text(tmp_path):
     assert marked == [((2, 6),), None]
 
 
-def test_texts_alone_need_no_labels(tmp_path):
-    assert read_texts(written(tmp_path, "a.csv", "text,n\na b c,1\nd e f,2\n"), Wanted(), print) == ["a b c", "d e f"]
-
-
 @pytest.mark.parametrize(
     ("name", "content", "wanted", "said"),
     [
@@ -186,8 +182,14 @@ def test_training_texts_that_are_tested_are_left_out():
         ([(str(n), str(n)) for n in range(20)], None, "nearly every label occurs once .* these are no classes"),
         ([("a", "x"), ("b", "y")], None, "2 texts cannot be split into train, valid and test"),
         (many(), [("new", "z")], "has texts of the class z, which has no training texts: the classes are a, b"),
+        (
+            [*many(), ("l", "c"), ("m", "c")],
+            [("L", "c"), ("m", "c")],
+            "all texts of the class c are also .* test texts",
+        ),
+        (many(), [(text, "a") for text, label in many() if label == "b"], "all texts of the class b are also .* test"),
     ],
-    ids=["one class", "no classes", "few", "new class"],
+    ids=["one class", "no classes", "few", "new class", "class in the test", "one class left"],
 )
 def test_what_cannot_be_split_is_said(train, test, said):
     listings = {"train": listing(train)} | ({} if test is None else {"test": listing(test, "test.csv")})
@@ -240,7 +242,7 @@ def test_a_run_is_reopened_as_it_was_prepared(tmp_path):
     assert again.tokenizer.encode("we sat upstairs") == texts.tokenizer.encode("we sat upstairs")
     assert any(line.startswith("2 classes: bad ") for line in said)
     (tmp_path / "classes.json").write_text("[]")
-    with pytest.raises(UserError, match=r"is incomplete .*copy the run again"):
+    with pytest.raises(UserError, match=r"classes\.json cannot be read .* is incomplete; copy it again"):
         reopen(recipe.data, tmp_path, None)
 
 

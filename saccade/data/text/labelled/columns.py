@@ -37,11 +37,11 @@ class Wanted:
 @dataclass(frozen=True)
 class Columns:
     text: str
-    label: str | None  # None where it was not asked for
+    label: str
     rationale: str | None
 
 
-def find_columns(table: Table, wanted: Wanted, say: Say, needs_label: bool = True) -> tuple[Table, Columns]:
+def find_columns(table: Table, wanted: Wanted, say: Say) -> tuple[Table, Columns]:
     """The table too, with its line of names taken off if it has one."""
     if table.may_be_nameless and _has_names(table, wanted):
         table = table.named()
@@ -52,13 +52,13 @@ def find_columns(table: Table, wanted: Wanted, say: Say, needs_label: bool = Tru
     label = _named(table, "label", wanted.label, LABELS)
     by_name = text, label
     text = text or _longest(table)
-    if label is None and needs_label:
+    if label is None:
         label = _fewest_values(table, [name for name in (text, rationale) if name])
     if label == text:
         raise UserError(
             f"{table.path}: the text and the label are the same column {text}: name others with data.text and data.label"
         )
-    if needs_label and by_name != (text, label):
+    if by_name != (text, label):
         say(
             f"{table.path.name}: the texts are column {text}, the labels column {label} (data.text and data.label name others)"
         )

@@ -14,14 +14,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field, ValidationInfo, model_validator
+from pydantic import Field, NonNegativeInt, ValidationInfo, model_validator
 
 from saccade.config.recipe import Config, ExistingPath, StartConfig, files_may_be_missing
 from saccade.data.builtin.reviews import reviews
-from saccade.data.splits import SPLITS, SplitName
+from saccade.data.splits import PURPOSES, SPLITS, SplitName
 from saccade.data.text.labelled.columns import Wanted
 from saccade.data.text.labelled.files import Labelled, Listing, read_labelled
 from saccade.data.text.labelled.splits import imbalance, split_listings
@@ -33,9 +33,22 @@ from saccade.data.text.vocabulary import load_tokenizer, save_tokenizer, startin
 from saccade.data.text.words import Kind
 from saccade.errors import Say, UserError
 from saccade.files import make_directory, write_text
+from saccade.stored import Stored, read_json, read_json_lines
 
 FEW_TEXTS = 200
 _CHUNK = 1000
+_MOST_HELD_OUT = 1 << 28  # bytes
+
+Classes = Annotated[list[str], Field(min_length=2)]
+
+
+class _HeldOutRow(Stored):
+    """A line of held-out.jsonl."""
+
+    split: Literal["valid", "test"]
+    text: str
+    label: str
+    rationale: tuple[tuple[NonNegativeInt, NonNegativeInt], ...] | None
 
 
 class TextsConfig(Config):
@@ -99,7 +112,7 @@ class Texts:
     @cached_property
     def train(self) -> TokenPairs:
         """Opened on first use: a run that only predicts does not need its training data."""
-        return TokenPairs.open(self.directory / "tokens" / "train")
+        return TokenPairs.open_to_train(self.directory / "tokens" / "train", len(self.tokenizer), len(self.classes))
 
     def held_out(self, split: SplitName) -> list[Labelled]:
         return {"valid": self.valid, "test": self.test}[split]
@@ -148,13 +161,17 @@ def reopen(config: TextsConfig, directory: Path, most: int | None) -> Texts:
     reading = Reading(
         most if config.longest is None else min(config.longest, most or config.longest), config.long_texts
     )
+    path = directory / "classes.json"
     try:
-        classes = json.loads((directory / "classes.json").read_text(encoding="utf-8"))
-        if not isinstance(classes, list) or not all(isinstance(name, str) for name in classes) or len(classes) < 2:
-            raise ValueError("classes.json names no classes")
-        valid, test = _load_held_out(directory / "held-out.jsonl", set(classes))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{directory} is incomplete ({error}): copy the run again, whole, or train it again") from None
+        classes = read_json(path, Classes)
+        if len(set(classes)) < len(classes):
+            raise ValueError("it names a class twice")
+        path = directory / "held-out.jsonl"
+        valid, test = _load_held_out(path, set(classes))
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"{path} cannot be read ({error}): this run is incomplete; copy it again or train it again"
+        ) from None
     return Texts(directory, load_tokenizer(directory), tuple(classes), valid, test, reading)
 
 
@@ -222,11 +239,13 @@ def _save_held_out(path: Path, valid: Iterable[Labelled], test: Iterable[Labelle
 
 def _load_held_out(path: Path, classes: set[str]) -> tuple[list[Labelled], list[Labelled]]:
     parts: dict[str, list[Labelled]] = {"valid": [], "test": []}
-    for line in path.read_text(encoding="utf-8").split("\n")[:-1]:
-        row = json.loads(line)
-        spans = row["rationale"]
-        rationale = None if spans is None else tuple((int(start), int(end)) for start, end in spans)
-        if row["label"] not in classes or not isinstance(row["text"], str):
-            raise ValueError(f"held-out.jsonl has a text of the class {str(row['label'])[:40]!r}")
-        parts[row["split"]].append(Labelled(row["text"], row["label"], rationale))
+    for row in read_json_lines(path, _HeldOutRow, _MOST_HELD_OUT):
+        if row.label not in classes:
+            raise ValueError(f"it has a text of the class {row.label[:40]!r}")
+        if any(not start <= end <= len(row.text) for start, end in row.rationale or ()):
+            raise ValueError("what is marked in a text is outside of it")
+        parts[row.split].append(Labelled(row.text, row.label, row.rationale))
+    for split in SPLITS[1:]:
+        if not parts[split]:
+            raise ValueError(f"it has no text to {PURPOSES[split]}")
     return parts["valid"], parts["test"]

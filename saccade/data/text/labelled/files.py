@@ -71,14 +71,6 @@ def read_labelled(path: Path, wanted: Wanted, say: Say) -> Listing:
     return listing
 
 
-def read_texts(path: Path, wanted: Wanted, say: Say) -> list[str]:
-    """The texts alone, of a table without labels too."""
-    if path.is_file() and ending_of(path) in ENDINGS:
-        table, columns = find_columns(read_table(path, wanted.encoding), wanted, say, needs_label=False)
-        return [one_line(str(text or "")) for text in table.column(columns.text)]
-    return [example.text for example in read_labelled(path, wanted, say).examples]
-
-
 def one_line(text: str) -> str:
     """Unicode NFC on one line, without white space at the ends: as a line of standard input is read."""
     return unicodedata.normalize("NFC", re.sub(r"[\r\n\x0b\x0c\x85\u2028\u2029]+", " ", text)).strip()
@@ -96,7 +88,6 @@ def _rows(path: Path, wanted: Wanted, say: Say) -> Iterator[tuple[str, Any, Any,
 
 
 def _cells(table: Any, columns: Columns) -> list[Sequence[Any]]:
-    assert columns.label is not None
     nothing = [None] * len(table.rows)
     marked = nothing if columns.rationale is None else table.column(columns.rationale)
     return [table.column(columns.text), table.column(columns.label), marked]

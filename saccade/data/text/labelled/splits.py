@@ -38,7 +38,21 @@ def split_listings(
             f"{train.origin}: {len(train.examples):,} texts cannot be split into train, {' and '.join(missing) or 'held-out files'}: "
             "give more, or files of their own for data.valid and data.test"
         )
+    _check_left(train, rest, parts)
     return {**parts, "train": rest}
+
+
+def _check_left(train: Listing, rest: Sequence[Labelled], parts: Mapping[SplitName, Sequence[Labelled]]) -> None:
+    """Every class that is tested, and at least two, must still have training texts."""
+    left = {example.label for example in rest}
+    lost = {example.label for split in SPLITS[1:] for example in parts[split]} - left
+    if len(left) < 2:
+        lost |= train.labels().keys() - left
+    if lost:
+        raise UserError(
+            f"{train.origin}: all texts of the class {min(lost)} are also validation or test texts, so none is left to train on: "
+            "give more of that class, or take them out of data.valid and data.test"
+        )
 
 
 def _check_labels(train: Listing, say: Say) -> None:
