@@ -181,11 +181,12 @@ class MaskedModelTask(LanguageModelTask):
     @torch.no_grad()
     def evaluate(self, split: SplitName, options: Any) -> MaskedScores:  # type: ignore[override]
         """On the run's own held-out text, or on another: some tokens of it, always the same."""
-        stream, _ = self.corpus.held_out(split)
-        text = f"the {'test' if split == 'test' and 'test' in self.corpus.bytes else 'validation'} part"
         if options.data is not None:
             stream, _ = encode_file(self.tokenizer, options.data, self.recipe.data.field)
             text = str(options.data)
+        else:
+            stream, _ = self.corpus.held_out(split)
+            text = f"the {'test' if split == 'test' and 'test' in self.corpus.bytes else 'validation'} part"
         self.model.eval()
         generator, total, right, count = torch.Generator().manual_seed(_SEED), 0.0, 0, 0
         for part in consecutive(stream.tokens, self.context, self.begin):
