@@ -8,6 +8,7 @@ What is missing is NaN, never a zero. Rows are the calendar: days on which nothi
 Axis legend: T moments, V variables.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,6 +77,7 @@ def _timeline(frame: pd.DataFrame, origin: str, say: Say, date: str | None, day_
     else:
         days, has_dates = days_of(frame[date], date, day_first)
         frame = frame.drop(columns=[date])
+    frame = _as_numbers(frame)
     words = [str(name) for name in frame.columns if is_text(frame[name])]
     if words:
         row = int(np.flatnonzero(pd.to_numeric(frame[words[0]], errors="coerce").isna() & frame[words[0]].notna())[0])
@@ -101,22 +103,33 @@ def _timeline(frame: pd.DataFrame, origin: str, say: Say, date: str | None, day_
     return Timeline(tuple(map(str, frame.columns)), days, values, has_dates)
 
 
+def _as_numbers(frame: pd.DataFrame) -> pd.DataFrame:
+    """Columns of text that hold nothing but numbers, as tables of other programs have them."""
+    for name in frame.columns:
+        if is_text(frame[name]):
+            numbers = pd.to_numeric(frame[name], errors="coerce")
+            if numbers.notna().sum() == frame[name].notna().sum():
+                frame = frame.assign(**{str(name): numbers})
+    return frame
+
+
 def _with_names(frame: pd.DataFrame, origin: str, say: Say) -> pd.DataFrame:
     """A file without a line of names: its first line was taken for one."""
-    if not all(_is_number(name) for name in frame.columns):
+    if any(_number(name) is None for name in frame.columns):
         return frame
     names = [f"variable {number}" for number in range(1, len(frame.columns) + 1)]
-    first = pd.DataFrame([[float(str(name).replace(",", ".")) for name in frame.columns]], columns=names)
+    first = pd.DataFrame([[_number(name) for name in frame.columns]], columns=names)
     say(f"{origin} has no line of names: its columns are called {names[0]} to {names[-1]}")
     return pd.concat([first, frame.set_axis(names, axis=1)], ignore_index=True)
 
 
-def _is_number(name: object) -> bool:
+def _number(name: object) -> float | None:
+    """A name that is a number; one that occurs twice in a line has ".1" behind it."""
+    text = re.sub(r"^(-?\d+[.,]\d+)\.\d+$", r"\1", str(name)).replace(",", ".")
     try:
-        float(str(name).replace(",", "."))
+        return float(text)
     except ValueError:
-        return False
-    return True
+        return None
 
 
 def _date_column(frame: pd.DataFrame, origin: str, named: str | None) -> str | None:
@@ -129,4 +142,5 @@ def _date_column(frame: pd.DataFrame, origin: str, named: str | None) -> str | N
         return named
     by_name = [name for name in names if name.lower() in _DATE_NAMES]
     by_content = [name for name in names if is_text(frame[name]) and looks_like_dates(frame[name])]
-    return next(iter([*by_name, *by_content]), None)
+    sure = [name for name in by_name if looks_like_dates(frame[name])]
+    return next(iter([*sure, *by_content, *by_name]), None)

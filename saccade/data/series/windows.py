@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
@@ -30,8 +30,10 @@ from saccade.data.series.timeline import Change, Timeline, read_timeline
 from saccade.data.splits import SPLITS, SplitName
 from saccade.errors import ConfigError, Say, UserError
 from saccade.files import replacing_directory
+from saccade.stored import Stored, map_array, read_json
 
 FOLDER = "timeline"  # of a run directory
+Count = Annotated[int, Field(ge=0, lt=1 << 40)]
 
 
 class TimelineConfig(BaseConfig):
@@ -224,20 +226,29 @@ def _save(windows: Windows, directory: Path) -> None:
         (folder / "timeline.json").write_text(json.dumps(about), encoding="utf-8")
 
 
+class _Stored(Stored):
+    """timeline.json"""
+
+    variables: list[str] = Field(min_length=1, max_length=100_000)
+    has_dates: bool
+    mean: list[float]
+    deviation: list[Annotated[float, Field(gt=0)]]
+    borders: tuple[Count, Count, Count]
+
+
 def reopen(config: TimelineConfig, directory: Path) -> Windows:
     folder = directory / FOLDER
     try:
-        about = json.loads((folder / "timeline.json").read_text(encoding="utf-8"))
-        values = np.load(folder / "values.npy", mmap_mode="r", allow_pickle=False)
-        days = np.load(folder / "days.npy", allow_pickle=False)
-        variables = tuple(map(str, about["variables"]))
-        mean, deviation = (np.array(about[name], np.float32) for name in ("mean", "deviation"))
-        borders = tuple(map(int, about["borders"]))
-        is_whole = values.dtype == np.float32 and values.shape == (len(days), len(variables)) and len(borders) == 3
-        if not is_whole or {mean.shape, deviation.shape} != {(len(variables),)} or borders[-1] != len(days):
+        about = read_json(folder / "timeline.json", _Stored)
+        variables = tuple(about.variables)
+        values = map_array(folder / "values.npy", "<f4", (None, len(variables)))
+        days = np.array(map_array(folder / "days.npy", "<f8", (len(values),)))
+        mean, deviation = np.array(about.mean, np.float32), np.array(about.deviation, np.float32)
+        if {mean.shape, deviation.shape} != {(len(variables),)} or not np.isfinite(days).all():
             raise ValueError("its parts do not fit together")
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        if list(about.borders) != sorted(set(about.borders)) or about.borders[-1] != len(values):
+            raise ValueError(f"its parts end at {about.borders} of {len(values)} rows")
+    except (OSError, ValueError) as error:
         raise UserError(f"{folder} is damaged ({error}): train the run again, with another --out") from None
-    timeline = Timeline(variables, days, values, bool(about["has_dates"]))
-    first, second, last = borders
-    return Windows(timeline, mean, deviation, (first, second, last), config.look_back, config.steps, config.same_day)
+    timeline = Timeline(variables, days, values, about.has_dates)
+    return Windows(timeline, mean, deviation, about.borders, config.look_back, config.steps, config.same_day)

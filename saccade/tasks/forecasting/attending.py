@@ -22,7 +22,8 @@ _WINDOWS = 128  # from which the mean attention is taken
 
 def correlated_shares(task: "ForecastTask", split: SplitName) -> dict[str, float]:
     """The share of targets whose most attended other variable is the most correlated one in the training part, percent."""
-    mean = between_variables(task, split)
+    alone = len(task.windows.timeline.variables) < 2
+    mean = None if alone else between_variables(task, split)
     if mean is None:
         return {}
     correlation = np.abs(correlations(task))

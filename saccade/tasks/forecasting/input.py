@@ -23,10 +23,11 @@ _QUIET = {"say": lambda sentence: None}
 
 @dataclass(frozen=True, eq=False)
 class Excerpt:
-    """Rows to forecast from. Held-out ones are as the model reads them (`is_ready`) and know what came `after` (H, V)."""
+    """Rows to forecast from. Of held-out ones it is known what the model reads (`read`, standardised and without gaps) and what came
+    `after` (H, V)."""
 
     timeline: Timeline
-    is_ready: bool = False
+    read: NDArray[Any] | None = None
     after: NDArray[Any] | None = None
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from saccade.data.series.timeline import Timeline
 from saccade.errors import UserError
@@ -27,9 +28,9 @@ NO_ATTENTION = "this model has no attention to look at: only its forecast is dra
 
 
 def look(task: "ForecastTask", example: Example[Excerpt], options: ForecastOptions) -> View:
-    part = task.readable(example)
+    part, values = task.readable(example)
     (answer,) = task.answers([example], ForecastOptions())
-    maps = tuple(_maps(task, part, options.only)) if task.attends else ()
+    maps = tuple(_maps(task, part, values, options.only)) if task.attends else ()
     if options.only is not None and not maps:
         names = ", ".join(axes_of(task)) or "none"
         raise UserError(f"no attention of this model matches {options.only!r}: it has {names}")
@@ -87,9 +88,9 @@ def _chart(task: "ForecastTask", part: Timeline, answer: "Forecast", after: NDAr
     return Chart((*part.labels(slice(0, end)), *answer.labels), tuple(courses))
 
 
-def _maps(task: "ForecastTask", part: Timeline, only: str | None) -> Iterator[AttentionMap]:
+def _maps(task: "ForecastTask", part: Timeline, values: Tensor, only: str | None) -> Iterator[AttentionMap]:
     labels = part.labels(slice(None))
-    recorded = record(task, *task.window_of(part))
+    recorded = record(task, values, values[:, :1])
     for name, (queries, keys) in axes_of(task, labels).items():
         if not fnmatchcase(name, only or "*"):
             continue

@@ -242,7 +242,9 @@ class ForecastTask(Trained[Excerpt, ForecastOptions]):
             )
             after = np.array(windows.timeline.values[first : first + windows.steps])
             label = windows.timeline.labels(slice(first, first + 1))[0]
-            return Example(Excerpt(part, True, after), f"{split}:{number}", f"what came from {label} on")
+            return Example(
+                Excerpt(part, windows.filled[rows], after), f"{split}:{number}", f"what came from {label} on"
+            )
 
         return HeldOut(len(places), example)
 
@@ -252,29 +254,28 @@ class ForecastTask(Trained[Excerpt, ForecastOptions]):
     def answers(self, examples: Sequence[Example[Excerpt]], options: ForecastOptions) -> Iterator[Forecast]:
         self.model.eval()
         for example in examples:
-            part = self.readable(example)
-            told = self.told(self.batch_of(*self.window_of(part)).values)[0].cpu().numpy()  # (H, K, Q)
+            part, values = self.readable(example)
+            told = self.told(self.batch_of(values, values[:, :1]).values)[0].cpu().numpy()  # (H, K, Q)
             middle = self.quantiles.index(0.5) if self.quantiles else 0
             rows = [self._rows(told[..., place]) for place in range(told.shape[-1])]
             ends = {"low": rows[0], "high": rows[-1]} if len(self.quantiles) > 1 else {}
             yield Forecast(example.name, self.later(part), self.names, rows[middle], **ends)
 
-    def readable(self, example: Example[Excerpt]) -> Timeline:
-        """The rows that are read, in the run's own units and variables."""
+    def readable(self, example: Example[Excerpt]) -> tuple[Timeline, Tensor]:
+        """The rows that are read, in the run's own units and variables, and what the model gets of them (1, L, V): gaps hold the last value
+        that is known, also from before these rows."""
         excerpt, need = example.content, self.windows.look_back
-        timeline = excerpt.timeline
-        if not excerpt.is_ready:
-            origin = example.name or "the table"
-            timeline = timeline.chosen(self.windows.timeline.variables, origin).changed(self.recipe.data.change)
-            if len(timeline) < need:
-                given, lost = len(excerpt.timeline), len(excerpt.timeline) - len(timeline)
-                raise UserError(f"{origin} has {given:,} rows, and this run reads {need + lost:,}: give more")
+        if excerpt.read is not None:
+            return excerpt.timeline, torch.from_numpy(np.array(excerpt.read))[None]
+        origin = example.name or "the table"
+        timeline = excerpt.timeline.chosen(self.windows.timeline.variables, origin).changed(self.recipe.data.change)
+        if len(timeline) < need:
+            given, lost = len(excerpt.timeline), len(excerpt.timeline) - len(timeline)
+            raise UserError(f"{origin} has {given:,} rows, and this run reads {need + lost:,}: give more")
+        scaled = ((timeline.values - self.windows.mean) / self.windows.deviation).astype(np.float32)
         rows = slice(len(timeline) - need, len(timeline))
-        return Timeline(timeline.variables, timeline.days[rows], timeline.values[rows], timeline.has_dates)
-
-    def window_of(self, part: Timeline) -> tuple[Tensor, Tensor]:
-        scaled = fill_forward(((part.values - self.windows.mean) / self.windows.deviation).astype(np.float32))
-        return torch.from_numpy(scaled)[None], torch.full((1, self.windows.steps, len(part.variables)), torch.nan)
+        part = Timeline(timeline.variables, timeline.days[rows], timeline.values[rows], timeline.has_dates)
+        return part, torch.from_numpy(fill_forward(scaled)[rows].copy())[None]
 
     def later(self, part: Timeline) -> tuple[str, ...]:
         """The dates that are told: where rows are evenly spaced, else how many rows later. A calendar is never made up."""

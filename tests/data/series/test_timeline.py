@@ -1,5 +1,7 @@
 """Tables over time: what is read from files, and the windows that are cut from them."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -52,6 +54,13 @@ def test_a_table_that_cannot_be_read_is_refused_by_a_sentence(table, lines, sent
         read(table(lines))
 
 
+def test_a_column_called_month_gives_way_to_one_of_dates_and_texts_of_numbers_are_numbers(table):
+    timeline, _ = read(table(["month,when,a", "1,2024-01-01,5", "1,2024-01-02,6"]))
+    assert (timeline.variables, timeline.labels(slice(0, 1))) == (("month", "a"), ("2024-01-01",))
+    timeline, _ = read(table(["0.0,0.0,1.5", "0.1,0.2,1.6"]))
+    assert timeline.values[0].tolist() == [0.0, 0.0, 1.5]
+
+
 def test_a_date_column_that_is_not_there_is_named_with_the_nearest(table):
     with pytest.raises(ConfigError, match="did you mean date"):
         read(table(ROWS), date="dat")
@@ -89,9 +98,18 @@ def test_a_run_reads_the_same_windows_again(table, tmp_path):
     first, again = prepare(settings, tmp_path, lambda sentence: None), reopen(settings, tmp_path)
     assert again.borders == first.borders
     np.testing.assert_array_equal(again.examples(range(4, 8))[0], first.examples(range(4, 8))[0])
-    (tmp_path / "timeline" / "values.npy").write_bytes(b"no array")
-    with pytest.raises(UserError, match="damaged"):
-        reopen(settings, tmp_path)
+    for name in ("values.npy", "days.npy", "timeline.json"):
+        kept = (tmp_path / "timeline" / name).read_bytes()
+        for damage in (b"", b"no array", kept[:-7]):
+            (tmp_path / "timeline" / name).write_bytes(damage)
+            with pytest.raises(UserError, match="damaged"):
+                reopen(settings, tmp_path)
+        (tmp_path / "timeline" / name).unlink()
+        os.mkfifo(tmp_path / "timeline" / name)  # is refused, never waited for
+        with pytest.raises(UserError, match="damaged"):
+            reopen(settings, tmp_path)
+        (tmp_path / "timeline" / name).unlink()
+        (tmp_path / "timeline" / name).write_bytes(kept)
 
 
 def test_a_missing_value_is_read_as_the_last_known_one_and_never_told(table, tmp_path):

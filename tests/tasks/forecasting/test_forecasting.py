@@ -56,6 +56,30 @@ def test_a_forecast_is_a_table_with_dates_and_the_ends_of_intervals(tides):
     assert np.isfinite(float(lines[1][1]))
 
 
+def test_a_gap_at_the_start_of_a_window_is_read_as_it_is_judged(tides):
+    windows = tides.task.windows
+    place = windows.places("test")[0]
+    kept = np.array(windows.timeline.values)
+    try:
+        changed = kept.copy()
+        changed[place - windows.look_back : place - windows.look_back + 3, 0] = np.nan
+        object.__setattr__(windows.timeline, "values", changed)
+        windows.__dict__.pop("scaled", None), windows.__dict__.pop("filled", None)
+        _, read = tides.task.readable(tides.held_out("test:0"))
+        np.testing.assert_array_equal(read[0].numpy(), windows.examples([place])[0][0].numpy())
+    finally:
+        object.__setattr__(windows.timeline, "values", kept)
+        windows.__dict__.pop("scaled", None), windows.__dict__.pop("filled", None)
+
+
+def test_a_table_of_one_variable_is_forecast_and_judged(tmp_path):
+    table = tmp_path / "one.csv"
+    table.write_text("date,a\n" + "".join(f"{np.datetime64('2024-01-01') + day},{day % 7}\n" for day in range(200)))
+    changes = [f"data.train={table}", "data.look_back=14", "data.horizon=2", "train.steps=4", "train.validate_every=4"]
+    run = library.load(train("forecast", [*changes, "model.name=itransformer"], tmp_path / "run"))
+    assert run.evaluate("test").attention == {}
+
+
 def test_a_look_draws_the_course_and_the_attention_between_dates(tides, tmp_path):
     view = tides.look("test:0")
     assert len(view.chart.courses) == 4
@@ -147,10 +171,10 @@ def test_what_is_offered_to_click_can_be_asked(name, request):
     read = run.task.input
     for offered in read.suggestions(run.task.held_out("test")):
         example = read.from_json(read.fields(series=offered), Limits())
-        assert len(run.task.readable(example)) == run.task.windows.look_back
+        assert len(run.task.readable(example)[0]) == run.task.windows.look_back
 
 
 def test_no_days_are_invented_for_a_calendar_with_gaps(companies):
     task = companies.task
-    part = task.readable(companies.held_out("test:0"))
+    part, _ = task.readable(companies.held_out("test:0"))
     assert task.later(part) == part.labels(slice(-1, None))
