@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 
 from saccade.attention import Packing, Route, record_attention
+from saccade.attention.positions import Rotary
 from saccade.errors import UserError
 from saccade.models import gpt, hugging_face
 from saccade.models.gpt import Config
@@ -128,6 +129,19 @@ def test_it_begins_as_no_more_than_its_embedding_and_learns():
 def test_heads_that_do_not_fit_are_refused(settings):
     with pytest.raises(ValueError, match="must be a multiple"):
         Config(**settings)
+
+
+@torch.no_grad()
+def test_rotary_base_is_the_wave_by_which_queries_turn_and_learned_positions_have_none():
+    settings = {"layers": 1, "width": 16, "heads": 2, "context": CONTEXT}
+    vectors = torch.randn(1, CONTEXT, 8, generator=torch.Generator().manual_seed(3))
+    angles = torch.arange(CONTEXT)[:, None] * 50.0 ** -(torch.arange(4) / 4)
+    turned = torch.polar(torch.ones_like(angles), angles) * torch.complex(vectors[..., :4], vectors[..., 4:])
+    model = gpt.build(Config(**settings, rotary_base=50.0), Shapes(target_words=WORDS))
+    rotary = next(module for module in model.modules() if isinstance(module, Rotary))
+    torch.testing.assert_close(rotary(vectors), torch.cat((turned.real, turned.imag), -1), rtol=0, atol=1e-5)
+    with pytest.raises(ValueError, match=r"rotary_base = 50\.0 is for positions=rotary"):
+        Config(**settings, positions="learned", rotary_base=50.0)
 
 
 # Beside transformers

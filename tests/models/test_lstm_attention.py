@@ -52,6 +52,16 @@ def test_structured_attention_is_lins_equation():
     torch.testing.assert_close(model(TOKENS[:1], LENGTHS[:1]), model.output((weights @ h).flatten(1)))
 
 
+def test_words_are_chosen_by_as_many_features_as_are_asked_for():
+    small, large = (built(attention="structured", looks=3, attention_hidden=size) for size in (5, 11))
+    for model, size in ((small, 5), (large, 11)):
+        h, _ = model.lstm(model.embed(TOKENS[:1]), LENGTHS[:1])
+        hidden = torch.tanh(h @ model.look.key.weight.T)
+        assert hidden.shape[-1] == model.look.queries.shape[-1] == size
+        weights = torch.softmax(model.look.queries @ hidden.mT, -1)
+        torch.testing.assert_close(model(TOKENS[:1], LENGTHS[:1]), model.output((weights @ h).flatten(1)))
+
+
 def test_looks_at_the_same_words_cost_something():
     model = built(attention="structured", looks=2, penalty=2.0, dropout=0.0, embedding_dropout=0.0)
     with record_attention(model) as maps:

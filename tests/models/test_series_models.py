@@ -172,6 +172,16 @@ def test_a_forest_predicts_as_scikit_learn_does_and_is_read_back_the_same(tmp_pa
     np.testing.assert_array_equal(again.probabilities(asked), ours)
 
 
+def test_a_leaf_of_a_forest_holds_as_many_series_as_it_must():
+    asked, features, truths = forest_and_features()
+    model = built("random_forest", {"trees": 10, "smallest_leaf": 8}, gaps=False, classes=4)
+    model.fit(features, truths, seed=3)
+    theirs = RandomForestClassifier(10, min_samples_leaf=8, random_state=3).fit(features, truths).predict_proba(asked)
+    np.testing.assert_allclose(model.probabilities(asked)[:, np.unique(truths)], theirs, rtol=0, atol=1e-12)
+    free = RandomForestClassifier(10, random_state=3).fit(features, truths).predict_proba(asked)
+    assert np.abs(theirs - free).max() > 0.1
+
+
 def test_a_forest_whose_walk_would_not_end_is_refused(tmp_path):
     _, features, truths = forest_and_features()
     model = built("random_forest", {"trees": 2}, gaps=False, classes=4)

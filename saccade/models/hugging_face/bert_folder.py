@@ -1,20 +1,18 @@
-"""Our `bert` as a folder that transformers reads without our code: BertForSequenceClassification, BertForMaskedLM or
-BertForQuestionAnswering by the head that was built, with its tokenizer."""
+"""Our `bert` as a folder that transformers reads without our code: BertForSequenceClassification or BertForMaskedLM by the head that
+was built, with its tokenizer."""
 
-import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import tokenizers
-from safetensors.torch import save_file
-from tokenizers import processors
 
 from saccade.data.text.spelling import SpecialTokens
 from saccade.errors import UserError
 from saccade.models.bert import Bert, Config
 from saccade.models.hugging_face.folder import Names
+from saccade.models.hugging_face.writing import write_model, write_tokenizer
 
 _NAMES: Names = (
     (r"^embed\.words\.", "bert.embeddings.word_embeddings."),
@@ -33,9 +31,7 @@ _NAMES: Names = (
     (r"^words\.norm\.", "cls.predictions.transform.LayerNorm."),
     (r"^words\.output\.bias$", "cls.predictions.bias"),
     (r"^words\.output\.weight$", "cls.predictions.decoder.weight"),
-    (r"^spans\.output\.", "qa_outputs."),
 )
-_ROLES = {"pad": "pad_token", "first": "cls_token", "last": "sep_token", "unknown": "unk_token", "mask": "mask_token"}
 
 
 def write_bert(
@@ -48,7 +44,7 @@ def write_bert(
 ) -> None:
     """Into a directory that exists. `engine` reads texts as the model was trained to, without special tokens around them."""
     _require_berts(model, config)
-    head = "SequenceClassification" if model.classes else "MaskedLM" if model.words else "QuestionAnswering"
+    head = "SequenceClassification" if model.classes else "MaskedLM"
     settings: dict[str, Any] = {
         "architectures": [f"BertFor{head}"],
         "model_type": "bert",
@@ -70,30 +66,8 @@ def write_bert(
             "id2label": {str(number): name for number, name in enumerate(labels)},
             "label2id": {name: number for number, name in enumerate(labels)},
         }
-    tensors = {_theirs(name): tensor.detach().cpu().clone().contiguous() for name, tensor in model.state_dict().items()}
-    save_file(tensors, directory / "model.safetensors", {"format": "pt"})
-    _write_json(directory / "config.json", settings)
+    write_model(directory, settings, {_theirs(name): tensor for name, tensor in model.state_dict().items()})
     write_tokenizer(directory, engine, special, config.max_length)
-
-
-def write_tokenizer(directory: Path, engine: tokenizers.Tokenizer, special: SpecialTokens, longest: int) -> None:
-    """tokenizer.json that puts special tokens around a text, or around two, and the names of those tokens."""
-    names = {role: engine.id_to_token(token) for role in _ROLES if (token := getattr(special, role)) is not None}
-    engine.add_special_tokens(list(dict.fromkeys(names.values())))
-    first, last = names.get("first"), names.get("last")
-    if first and last:
-        between = " ".join([last] * special.between)
-        engine.post_processor = processors.TemplateProcessing(
-            single=f"{first} $A {last}",
-            pair=f"{first} $A {between} $B:1 {last}:1",
-            special_tokens=[(first, special.first), (last, special.last)],
-        )
-    engine.encode_special_tokens = False
-    engine.save(str(directory / "tokenizer.json"))
-    by_name = {_ROLES[role]: name for role, name in names.items()}
-    about = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": longest, **by_name}
-    _write_json(directory / "tokenizer_config.json", about)
-    _write_json(directory / "special_tokens_map.json", by_name)
 
 
 def _require_berts(model: Bert, config: Config) -> None:
@@ -118,7 +92,3 @@ def _theirs(name: str) -> str:
     for pattern, theirs in _NAMES:
         name = re.sub(pattern, theirs, name)
     return name
-
-
-def _write_json(path: Path, content: dict[str, Any]) -> None:
-    path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

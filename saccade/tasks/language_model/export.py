@@ -14,7 +14,7 @@ from saccade.files import new_directory
 from saccade.models import hugging_face
 from saccade.models.hugging_face.bert_folder import write_bert
 from saccade.models.hugging_face.families import gpt2, llama
-from saccade.models.hugging_face.writing import write_folder
+from saccade.models.hugging_face.writing import write_causal
 from saccade.tasks.task import Export
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def export(task: "LanguageModelTask", directory: Path) -> str:
     task.model.eval()
     with new_directory(directory) as aside:
         settings, tensors = family.written(task.gpt)
-        write_folder(aside, settings, tensors, task.tokenizer, config.context)
+        write_causal(aside, settings, tensors, task.tokenizer, config.context)
         read_again, _ = hugging_face.from_hugging_face(aside)
         words = task.gpt.embedding.num_embeddings
         tokens = torch.randint(words, (2, config.context), generator=torch.Generator().manual_seed(1))

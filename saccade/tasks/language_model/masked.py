@@ -181,11 +181,12 @@ class MaskedModelTask(LanguageModelTask):
     @torch.no_grad()
     def evaluate(self, split: SplitName, options: Any) -> MaskedScores:  # type: ignore[override]
         """On the run's own held-out text, or on another: some tokens of it, always the same."""
-        stream, _ = self.corpus.held_out(split)
-        text = f"the {'test' if split == 'test' and 'test' in self.corpus.bytes else 'validation'} part"
         if options.data is not None:
             stream, _ = encode_file(self.tokenizer, options.data, self.recipe.data.field)
             text = str(options.data)
+        else:
+            stream, _ = self.corpus.held_out(split)
+            text = f"the {'test' if split == 'test' and 'test' in self.corpus.bytes else 'validation'} part"
         self.model.eval()
         generator, total, right, count = torch.Generator().manual_seed(_SEED), 0.0, 0, 0
         for part in consecutive(stream.tokens, self.context, self.begin):
@@ -211,18 +212,20 @@ class MaskedModelTask(LanguageModelTask):
 
     # Predicting
 
-    def tokens_of(self, text: str) -> list[int]:
-        """With special tokens around it, and the mask where it is written."""
-        ids: list[int] = []
-        for number, part in enumerate(_WRITTEN.split(text)):
-            ids += [self.mask] if number else []
-            following = _WRITTEN.search(text) is not None
-            ids += self.tokenizer.encode(part.rstrip(" ") if following else part)
+    def tokens_of(self, text: str) -> tuple[list[int], list[int]]:
+        """With special tokens around it and the mask where it is written, and the places of those masks: other tokens may equal it."""
+        parts, ids, places = _WRITTEN.split(text), list[int](), list[int]()
+        for number, part in enumerate(parts):
+            if number:
+                places.append(len(ids))
+                ids.append(self.mask)
+            ids += self.tokenizer.encode(part.rstrip(" ") if number < len(parts) - 1 else part)
         if len(ids) > self.context:
             raise UserError(
                 f"the text has {len(ids):,} tokens and this model reads {self.context:,}: shorten it around its masks"
             )
-        return self.tokenizer.around(ids).ids
+        joined = self.tokenizer.around(ids)
+        return joined.ids, [joined.first + place for place in places]
 
     @torch.no_grad()
     def shares(self, tokens: Sequence[int]) -> Tensor:
@@ -243,9 +246,8 @@ class MaskedModelTask(LanguageModelTask):
                     f"text {number} of {len(texts)} has nothing to fill in ({text[:40]!r}): write [MASK] or <mask> where a word is missing"
                 )
         for text in texts:
-            tokens = self.tokens_of(text)
+            tokens, masks = self.tokens_of(text)
             shares = self.shares(tokens)
-            masks = [place for place, token in enumerate(tokens) if token == self.mask][: len(_WRITTEN.findall(text))]
             values, words = shares[masks].topk(min(max(options.best, CHOICES), shares.shape[1]))
             guesses = [
                 [(self.tokenizer.decode([word]).strip(), value) for word, value in zip(*row, strict=True)]
@@ -260,17 +262,17 @@ class MaskedModelTask(LanguageModelTask):
         return []
 
     def look(self, example: Example[str], options: Any) -> View:
-        tokens = self.tokens_of(example.content)
+        tokens, masks = self.tokens_of(example.content)
         with record_attention(self.model) as recorded:
             shares = self.shares(tokens)
-        labels = tuple("[mask]" if token == self.mask else piece for token, piece in self.labelled(tokens))
-        row = beliefs_of(self, shares, [None if token == self.mask else token for token in tokens], CHOICES)
+        pieces = self.tokenizer.pieces(tokens)
+        labels = tuple("[mask]" if place in masks else piece for place, piece in enumerate(pieces))
+        row = beliefs_of(
+            self, shares, [None if place in masks else token for place, token in enumerate(tokens)], CHOICES
+        )
         beliefs = Beliefs(labels, ("guess",), (row,), at_position=True)
         filled = next(self.answers([example], MaskedOptions())).filled() if _WRITTEN.search(example.content) else ""
         return attention_view(self, recorded, example.content, labels, beliefs, options.only, filled, example.truth)
-
-    def labelled(self, tokens: Sequence[int]) -> list[tuple[int, str]]:
-        return list(zip(tokens, self.tokenizer.pieces(tokens), strict=True))
 
     def questions(self) -> Sequence[Question[str]]:
         return ()

@@ -20,7 +20,8 @@ from saccade.layers.onnx_graph import OPSET, PACKAGES, TOLERANCE, check, open_gr
 from saccade.layers.operations import by_definition
 from saccade.models.bert import Bert
 from saccade.models.hugging_face import from_hugging_face
-from saccade.models.hugging_face.bert_folder import write_bert, write_tokenizer
+from saccade.models.hugging_face.bert_folder import write_bert
+from saccade.models.hugging_face.writing import write_tokenizer
 from saccade.packages import require
 from saccade.tasks.task import Export
 

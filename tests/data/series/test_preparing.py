@@ -206,6 +206,17 @@ def test_padding_and_missing_values_are_marked_and_never_a_silent_zero():
     assert batch.days.tolist() == [[10, 20], [30, 30]]
 
 
+def test_a_season_shifted_in_training_is_early_or_late_as_a_whole():
+    batch = gather(config(), lambda _: None).batch(np.arange(120))
+    torch.manual_seed(1)
+    shifted = augmented(batch, 0.0, 0.0, 5.0)
+    by = shifted.days - batch.days
+    torch.testing.assert_close(by, by[:, :1].expand_as(by), rtol=0, atol=1e-3)
+    assert by[:, 0].std() == pytest.approx(5, rel=0.2)
+    assert by[:, 0].mean() == pytest.approx(0, abs=1)
+    assert torch.equal(shifted.values, batch.values)
+
+
 def test_dates_dropped_in_training_leave_the_others_in_order():
     series = gather(config(), lambda _: None)
     batch = series.batch(np.arange(50))

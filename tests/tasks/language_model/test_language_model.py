@@ -350,6 +350,27 @@ def test_masked_words_are_guessed(guesser, text):
     assert guesser.look("the cat [MASK] on").beliefs.at_position
 
 
+def test_an_unknown_letter_is_not_taken_for_the_mask(text, tmp_path):
+    sizes = ["model.layers=1", "model.width=32", "model.heads=2", "model.feed_forward=64", "model.max_length=18"]
+    changes = [*sizes, "objective.whole_words=false", f"data.text={text}", "data.tokenizer=characters"]
+    run = library.load(train("language-masked", [*changes, "train.steps=1", "train.threads=1"], tmp_path / "run"))
+    tokens, (place,) = run.task.tokens_of("ß the [MASK] sat")
+    assert tokens[place] == run.task.mask == run.task.tokenizer.special.unknown
+    assert tokens.index(run.task.mask) < place
+    labels = run.look("ß the [MASK] sat").maps[0].queries.labels
+    assert [number for number, label in enumerate(labels) if label == "[mask]"] == [place]
+    (filled,) = run.predict(["ß the [MASK] sat"])
+    assert filled.guesses[0][0][1] == pytest.approx(float(run.task.shares(tokens)[place].max()), rel=1e-5)
+
+
+def test_blanks_before_a_mask_are_its_own_and_those_at_the_end_stay(guesser):
+    task = guesser.task
+    tokens, (place,) = task.tokens_of("the [MASK] sat ")
+    last = len(tokens) - (task.tokenizer.special.last is not None)
+    assert tokens[place + 1 : last] == task.tokenizer.encode(" sat ") != task.tokenizer.encode(" sat")
+    assert tokens[:place] == task.tokens_of("the[MASK]")[0][:place]
+
+
 def test_80_10_10_of_the_chosen_tokens_and_never_special_ones(guesser):
     task = guesser.task
     tokens = torch.randint(4, len(task.tokenizer), (400, 100), generator=torch.Generator().manual_seed(3))
@@ -386,14 +407,19 @@ def test_a_masked_model_is_exported_for_transformers(guesser, text, tmp_path):
         export(guesser, tmp_path / "pre", "huggingface")
     sizes = ["model.layers=1", "model.width=32", "model.heads=2", "model.feed_forward=64", "model.max_length=18"]
     changes = [*sizes, "model.norm=post", f"data.text={text}", "data.vocab_size=300", "train.threads=1"]
+    changes += ["objective.whole_words=false"]
     run = library.load(train("language-masked", [*changes, "train.steps=1"], tmp_path / "run"))
     assert "BertForMaskedLM" in export(run, tmp_path / "bert", "huggingface")
     theirs = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "bert").eval()
-    tokens = torch.tensor([run.task.tokens_of("the cat [MASK] on the mat.")])
+    tokens = torch.tensor([run.task.tokens_of("the cat [MASK] on the mat.")[0]])
     with torch.no_grad():
         ours = run.task.model(tokens, torch.tensor([tokens.shape[1]]))
         torch.testing.assert_close(ours, theirs(tokens).logits, rtol=0, atol=1e-4)
-    assert library.load(tmp_path / "bert").predict(["the [MASK] sat"])[0].lines()
+    again = library.load(tmp_path / "bert")
+    assert again.predict(["the [MASK] sat"])[0].lines()
+    ours, read_again = (each.evaluate("test", data=str(text)) for each in (run, again))
+    assert (read_again.tokens, read_again.text) == (ours.tokens, str(text))
+    assert read_again.loss == pytest.approx(ours.loss, rel=0.01)  # its texts begin with another token
 
 
 def test_a_classifier_starts_from_a_masked_model(guesser, tmp_path):
