@@ -350,7 +350,7 @@ def test_another_vocabulary_than_the_weights_were_trained_with_is_refused(tmp_pa
     )
     assert library.load(path).predict(["One."])
     shutil.copy(other / "tokenizer.json", path / "tokenizer.json")
-    with pytest.raises(UserError, match=r"is not the vocabulary that model\.safetensors was trained with"):
+    with pytest.raises(UserError, match=r"tokenizer\.json is not as the training wrote it"):
         library.load(path)
 
 
@@ -446,8 +446,8 @@ def test_every_recipe_is_checked_whole(monkeypatch, tmp_path):
     own = tmp_path / "x.txt"
     own.touch()
     files = {
-        "translation": [f"data.source={own}"],
-        "images": [f"data.train={own}"],
+        **{name: [f"data.source={own}"] for name in ("translation", "summarise")},
+        **{name: [f"data.train={own}"] for name in ("images", "text", "question-answering", "forecast", "nowcast")},
         "captions": [f"data.images={own}", f"data.captions={own}"],
     }
     for name, description in recipes():

@@ -53,9 +53,12 @@ def put_optimizer_tensors(
     for full, tensor in tensors.items():
         name, key = full.rsplit(".", 1)
         if name in by_name:
-            if tensor.shape not in (torch.Size(), by_name[name].shape):
-                raise UserError(f"the saved state has {full} of another shape than its parameter: copy the run again")
-            optimizer.state[by_name[name]][key] = tensor.to(by_name[name].device, copy=True)
+            parameter = by_name[name]
+            if (tensor.shape, tensor.dtype) not in ((torch.Size(), torch.float32), (parameter.shape, parameter.dtype)):
+                raise UserError(
+                    f"the saved state has {full} of another shape or kind than its parameter: copy the run again"
+                )
+            optimizer.state[parameter][key] = tensor.to(parameter.device, copy=True)
 
 
 def below(prefix: str, tensors: Mapping[str, Value]) -> dict[str, Value]:
