@@ -24,6 +24,7 @@ DAMAGE = (SafetensorError, ValueError, KeyError, TypeError, OSError, MemoryError
 """What `read_tensors` raises for a damaged file."""
 
 _DIGEST = "digest"
+_LONGEST_REASON = 200  # letters
 _FLOATS = torch.float32, torch.float64, torch.float16, torch.bfloat16
 _DTYPES = frozenset((*_FLOATS, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool))
 _ABOUT = "saccade"  # the one key of the file's metadata: several would stand in a random order
@@ -59,6 +60,10 @@ def put_optimizer_tensors(
                     f"the saved state has {full} of another shape or kind than its parameter: copy the run again"
                 )
             optimizer.state[parameter][key] = tensor.to(parameter.device, copy=True)
+    for group in optimizer.param_groups:
+        remembered = {frozenset(optimizer.state[one]) for one in group["params"] if one in optimizer.state}
+        if len(remembered) > 1:
+            raise UserError("the saved state lacks a part of what the optimiser remembers: copy the run again")
 
 
 def below(prefix: str, tensors: Mapping[str, Value]) -> dict[str, Value]:
@@ -100,7 +105,10 @@ def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
 
 def _opened(path: Path) -> Any:
     open_regular(path).close()  # neither a pipe nor a device
-    return safe_open(path, framework="pt")
+    try:
+        return safe_open(path, framework="pt")
+    except SafetensorError as error:
+        raise ValueError(str(error)[:_LONGEST_REASON]) from None  # it may repeat the whole header
 
 
 def _about(file: Any) -> dict[str, Any]:

@@ -223,6 +223,9 @@ def test_the_state_of_an_optimiser_has_the_shapes_of_its_parameters(old):
     write_tensors(path, {**tensors, name: torch.zeros(7)}, about)
     with pytest.raises(UserError, match="of another shape or kind than its parameter"):
         train(str(old), ["train.steps=9"], resume=True)
+    write_tensors(path, {other: tensor for other, tensor in tensors.items() if other != name}, about)
+    with pytest.raises(UserError, match="lacks a part of what the optimiser remembers"):
+        train(str(old), ["train.steps=9"], resume=True)
 
 
 @pytest.mark.parametrize("values", [{"step": -1}, {"step": "x"}, {"epoch": 2**70}, {"seconds": None}])
